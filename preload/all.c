@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The library as one unit (configure --enable-unity): every source in the order of its level, lowest first. The list is
+ * kept by hand, as is the one in Makefile.am; no other file includes a .c.
+ */
+#include "compat/os/vm.c"
+#include "compat/os/lock.c"
+#include "compat/os/cpu.c"
+#include "compat/os/numa.c"
+#include "compat/os/fmt.c"
+#include "compat/os/env.c"
+
+#include "core/dbg.c"
+#include "core/opt.c"
+#include "core/stat.c"
+#include "core/size.c"
+
+#include "core/meta.c"
+
+#include "core/pmap.c"
+#include "core/region.c"
+
+#include "core/zone.c"
+#include "core/pcp.c"
+
+#include "core/slab.c"
+#include "core/large.c"
+
+#include "core/barn.c"
+#include "core/tcache.c"
+
+#include "core/alloc.c"
+#include "core/life.c"
+#include "core/report.c"
+
+#include "compat/api/glibc.c"
+#include "compat/api/jemalloc.c"
+#include "preload/malloc.c"
+#include "preload/new.c"
+#include "preload/dlopen.c"
