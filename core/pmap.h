@@ -81,7 +81,7 @@ extern uint16_t pmap_zero_tags[PMAP_LEAF_PAGES];
 /* What: an address as a number, without the tag that arm64 programs may keep in the top byte. */
 HOT_INLINE uintptr_t pmap_strip(const void *p)
 {
-#if defined(__aarch64__)
+#if defined(__aarch64__) /* if: only there do programs keep tags in the top byte */
     return (uintptr_t)p & (((uintptr_t)1 << 56) - 1);
 #else
     return (uintptr_t)p;

@@ -214,7 +214,7 @@ void report_print(int fd)
 
 /* ---- for programs ---- */
 
-static void json_class(struct fmt *f, const struct report_class *k, const char *sep)
+NOINLINE static void json_class(struct fmt *f, const struct report_class *k, const char *sep)
 {
     fmt_add(f,
             "%s\n    {\"size\": %zu, \"slabs\": %zu, \"objs\": %zu, \"live\": %zu, \"cached\": %zu, \"barn\": %zu, "
@@ -226,7 +226,7 @@ static void json_class(struct fmt *f, const struct report_class *k, const char *
             k->barn_put, k->barn_put_fail, k->refills, k->flushed);
 }
 
-static void json_totals(struct fmt *f, const struct report *r)
+NOINLINE static void json_totals(struct fmt *f, const struct report *r)
 {
     const struct {
         const char *name;

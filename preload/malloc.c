@@ -10,6 +10,8 @@
 #include "core/alloc.h"
 #include "core/fast.h"
 #include "core/life.h"
+#include "core/opt.h"
+#include "preload/dlopen.h"
 
 #include <errno.h>
 
@@ -164,7 +166,8 @@ EXPORT void *__libc_pvalloc(size_t size) ALIAS(pvalloc);
 
 __attribute__((constructor(101))) static void construct(void)
 {
-    if (life_sanitizer()) /* its malloc is in use: no fork handlers, no dlopen wrapper */
-        return;
-    life_construct();
+    bool passive = life_sanitizer(); /* its malloc is in use: no fork handlers, dlopen as it is */
+    if (!passive)
+        life_construct();
+    dlopen_init(passive || opt.deepbind == OPT_DEEPBIND_KEEP);
 }

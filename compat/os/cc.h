@@ -26,7 +26,7 @@
 #define CACHE_ALIGNED __attribute__((aligned(128)))
 enum { CACHE_LINE = 64 };
 
-#ifdef SHEAF_DEBUG
+#if defined(SHEAF_DEBUG) && SHEAF_DEBUG
 enum { cfg_debug = 1 };
 #else
 enum { cfg_debug = 0 };

@@ -13,7 +13,7 @@ enum { SPINS = 60 }; /* about a microsecond: longer than any hold that is not pr
 
 static int *fork_thread; /* names the thread that holds all locks for a fork, or NULL; atomic */
 
-#ifdef SHEAF_DEBUG
+#if defined(SHEAF_DEBUG) && SHEAF_DEBUG
 static TLS_IE uint64_t held_mask; /* ranks held by this thread */
 #else
 static uint64_t held_mask; /* never used: costs no thread-local storage */
