@@ -11,12 +11,12 @@ LINE = re.compile(r"^(\d+) +(?:<\.\.\. )?(\w+|\+\+\+)(.*)$")
 
 
 class Count:
-    """calls: name -> number; threads: started in all; width: most alive at once in one process (without the first);
-    images: programs executed."""
+    """calls: name -> number, without those for thread stacks; stacks: the number of those; threads: started in all;
+    width: most alive at once in one process (without the first); images: programs executed."""
 
     def __init__(self):
         self.calls = dict.fromkeys(CALLS, 0)
-        self.threads = self.width = self.images = 0
+        self.stacks = self.threads = self.width = self.images = 0
 
     def total(self):
         return sum(self.calls.values())
@@ -24,7 +24,7 @@ class Count:
     def minus(self, other, times=1):
         out = Count()
         out.calls = {name: n - times * other.calls[name] for name, n in self.calls.items()}
-        out.threads, out.width, out.images = self.threads, self.width, self.images
+        out.stacks, out.threads, out.width, out.images = self.stacks, self.threads, self.width, self.images
         return out
 
 
@@ -55,28 +55,78 @@ class _Threads:
             self.alive[self.leader.pop(tid)] -= 1
 
 
-def parse(lines):
-    count = Count()
-    threads = _Threads(count)
-    for line in lines:
+class _Stacks:
+    """Thread stacks: libc maps them with MAP_STACK, opens them with mprotect, keeps some when their threads die and
+    unmaps the rest. How many depends on the order in which threads die, so the control cannot repeat it: what touches a
+    stack is set aside by address. Addresses of all traced processes are kept together; a forked child has its parent's."""
+
+    def __init__(self):
+        self.spans = {}
+
+    def _owner(self, address):
+        return next((start for start, end in self.spans.items() if start <= address < end), None)
+
+    def owns(self, name, text):
+        """Is this finished call about a stack? text: from the opening bracket to the result."""
+        if name == "mmap":
+            m = re.search(r"\(\w+, (\d+), .*MAP_STACK.* = 0x([0-9a-f]+)", text)
+            if m:
+                self.spans[int(m[2], 16)] = int(m[2], 16) + int(m[1])
+            return bool(m)
+        m = re.match(r"\(0x([0-9a-f]+), (\d+)", text)
+        start = self._owner(int(m[1], 16)) if m else None
+        if start is not None and name == "munmap":
+            del self.spans[start]
+        return start is not None
+
+
+class _Parser:
+    """One pass over the lines of strace -f. A call that another thread's line cuts in two is put together first."""
+
+    def __init__(self):
+        self.count = Count()
+        self.threads = _Threads(self.count)
+        self.stacks = _Stacks()
+        self.begun = {}  # tid -> first half of a call
+
+    def line(self, line):
         m = LINE.match(line)
         if not m:
-            continue
+            return
         tid, word, rest = int(m[1]), m[2], m[3]
-        resumed = "resumed>" in rest[:12]
-        value = re.search(r"= (-?\d+)[^=]*$", rest)
         if word == "+++":
-            threads.exited(tid)
-        elif word in count.calls:
-            count.calls[word] += not resumed
-        elif word == "execve":
+            self.threads.exited(tid)
+        elif rest.endswith("<unfinished ...>"):
+            self.begun[tid] = rest[:-len("<unfinished ...>")]
+            if word in ("clone", "clone3"):
+                self.threads.called(tid, rest)
+        elif rest.startswith(" resumed>"):
+            self.call(tid, word, self.begun.pop(tid, "(") + rest[len(" resumed>"):])
+        else:
+            if word in ("clone", "clone3"):
+                self.threads.called(tid, rest)
+            self.call(tid, word, rest)
+
+    def call(self, tid, name, text):
+        count = self.count
+        value = re.search(r"= (-?\d+)[^=]*$", text)
+        if name == "execve":
             count.images += bool(value and value[1] == "0")
-        elif word in ("clone", "clone3"):
-            if not resumed:
-                threads.called(tid, rest)
-            if value and "unfinished" not in rest:
-                threads.returned(tid, int(value[1]))
-    return count
+        elif name in ("clone", "clone3"):
+            if value:
+                self.threads.returned(tid, int(value[1]))
+        elif name in count.calls:
+            if self.stacks.owns(name, text):
+                count.stacks += 1
+            else:
+                count.calls[name] += 1
+
+
+def parse(lines):
+    parser = _Parser()
+    for line in lines:
+        parser.line(line.rstrip())
+    return parser.count
 
 
 def measure(argv, env, scratch, stdin=None, cwd=None, started=None):
