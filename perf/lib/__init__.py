@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What the commands of perf/ share. Python 3 standard library only.
 
-trace.py  fork, exec and watch one program, with its usage of time and memory
+trace.py  start and watch one program, with its usage of time and memory
 proof.py  which malloc a stopped process really uses
 vma.py    VMA syscalls and threads of a program, counted by strace
 alloc.py  the allocators: where their libraries are, how to preload them

@@ -61,11 +61,11 @@ class Row:
 
 
 class Bench:
-    """argv, run under the named allocators. stdin: path; env: more variables; cwd; started(pid): called when a run has
-    begun (to start a client of a server)."""
+    """argv, run under the named allocators. stdin: path; env: more variables; started(pid): called when a run has begun
+    (to start a client of a server)."""
 
-    def __init__(self, argv, names=None, sheaf_lib=None, stdin=None, env=None, cwd=None, started=None):
-        self.argv, self.stdin, self.cwd, self.started = argv, stdin or os.devnull, cwd, started
+    def __init__(self, argv, names=None, sheaf_lib=None, stdin=None, env=None, started=None):
+        self.argv, self.stdin, self.started = argv, stdin or os.devnull, started
         self.env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"} | (env or {})
         self.rows = [Row(alloc.find(name, sheaf_lib)) for name in names or alloc.ALL]
         self.brought = None  # path of the malloc that the program brings itself
@@ -85,7 +85,7 @@ class Bench:
                 run.at_exit = hook(pid)
 
         with open(self.stdin, "rb") as i, open(out, "w+b") as o, open(err, "w+b") as e:
-            run = trace.watch(argv, self.env_for(path), at_exit, [f.fileno() for f in (i, o, e)], self.cwd, self.started)
+            run = trace.watch(argv, self.env, path, at_exit, [f.fileno() for f in (i, o, e)], self.started)
             o.seek(0)
             e.seek(0)
             digest = hashlib.file_digest(o, "sha256").hexdigest()
@@ -116,7 +116,7 @@ class Bench:
     def count(self, row):
         with open(self.stdin, "rb") as stdin:
             raw, stdout, status = vma.measure(self.argv, self.env_for(row.allocator.path), build.scratch(), stdin,
-                                              self.cwd, self.started)
+                                              self.started)
         if status != 0:
             row.fail = f"{status_text(status)} under strace"
             return

@@ -1,31 +1,42 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Fork, exec and watch one program.
+"""Start and watch one program.
 
 The program is seized by ptrace with two events only: exec and exit. No system call, no thread and no child of it is
 traced, so it runs at full speed, but even the shortest one stops just before its address space goes, where we ask which
-malloc it used (proof.py) and what its memory was. If ptrace is not allowed, /proc is polled instead.
+malloc it used (proof.py) and what its memory was.
 
-Before its exec the child is a copy of this Python; it reports its own usage up to there, and that is taken off.
+It is forked by a small shell, not by this Python: exec hands the peak memory of the forking process down (ru_maxrss
+never says less), and that of a shell is small. What remains of that floor is known: below it the program's own VmHWM at
+its exit counts, above it ru_maxrss, which also knows the program's children. Time and faults before the exec are taken
+off.
 
-Peak memory: the kernel hands the peak of the forking process (this Python) down to the child through exec, so that
-wait4's ru_maxrss never says less than Python's own peak. The program's own peak is VmHWM at its exit; ru_maxrss, which
-also knows the program's children, is used when it is above that floor.
+    Python (tracer) -> sh -> (sh: says its pid, waits for the gate) exec PROGRAM
+
+If ptrace is not allowed, /proc is polled instead; then a very short program may end unproven, which is said.
 """
 
 import ctypes
+import fcntl
 import os
-import resource
 import signal
-import shutil
-import struct
 import time
 
 PTRACE_CONT, PTRACE_SEIZE, PTRACE_LISTEN = 7, 0x4206, 0x4208
 O_TRACEEXEC, O_TRACEEXIT, O_EXITKILL = 0x10, 0x40, 0x100000
 EVENT_EXEC, EVENT_EXIT, EVENT_STOP = 4, 6, 128
 WALL = 0x40000000
-USED = struct.Struct("ddq")  # user and system seconds and minor faults of the child before its exec
 STOPS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+
+# Opens /proc/self/stat in the subshell itself: $$ would be the outer shell's. A shell knows descriptors up to 9 only.
+SHELL = """(
+    read -r pid rest </proc/self/stat
+    echo "$pid" >&8
+    read -r gate <&9
+    [ -z "$1" ] || export LD_PRELOAD="$1"
+    shift
+    exec "$@" 8>&- 9<&-
+)
+exit $?"""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -47,66 +58,57 @@ def _ptrace(request, pid, data=0):
         raise OSError(ctypes.get_errno(), "ptrace")
 
 
-def _child(path, argv, env, fds, cwd, gate, tell):
-    """In the forked child: wait until the parent watches, tell what has been used so far, become the program."""
+def _proc(pid, name):
     try:
-        os.read(gate, 1)
-        for to, fd in enumerate(fds):
-            os.dup2(fd, to)
-        if cwd:
-            os.chdir(cwd)
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        os.write(tell, USED.pack(usage.ru_utime, usage.ru_stime, usage.ru_minflt))
-        os.execve(path, argv, env)
-    except OSError as e:
-        os.write(2, f"{argv[0]}: {e.strerror}\n".encode())
-    finally:
-        os._exit(127)
-
-
-def _status_kib(pid, key):
-    try:
-        with open(f"/proc/{pid}/status", encoding="utf-8") as f:
-            for line in f:
-                if line.startswith(key):
-                    return int(line.split()[1])
+        with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as f:
+            return f.read()
     except OSError:
-        pass
-    return 0
+        return ""
+
+
+def _peak_kib(pid):
+    line = next((line for line in _proc(pid, "status").splitlines() if line.startswith("VmHWM:")), None)
+    return int(line.split()[1]) if line else 0
 
 
 def _minflt(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
-            return int(f.read().rpartition(")")[2].split()[7])
-    except (OSError, IndexError):
-        return 0
+    fields = _proc(pid, "stat").rpartition(")")[2].split()
+    return int(fields[7]) if fields else 0
+
+
+def _cpu_seconds(pid):
+    fields = _proc(pid, "schedstat").split()
+    return int(fields[0]) / 1e9 if fields else 0.0
 
 
 class _Watch:
-    """The life of one seized child, from its exec to its end."""
+    """The life of one seized program, from its exec to its end."""
 
     def __init__(self, pid, hook):
         self.pid, self.hook, self.run = pid, hook, Run()
-        self.own_kib = 0
-        self.used = (0.0, 0.0, 0)
+        self.floor_kib = _peak_kib(pid)  # of the shell that becomes the program
+        self.own_kib = self.minflt_before = 0
+        self.cpu_before = 0.0
         self.seen_exec = False
         self.start = self.paused = 0.0
 
     def exec_stop(self):
         if not self.seen_exec:
             self.seen_exec = True
-            self.used = (self.used[0], self.used[1], max(self.used[2], _minflt(self.pid)))
+            self.minflt_before, self.cpu_before = _minflt(self.pid), _cpu_seconds(self.pid)
             self.start = time.monotonic()
 
     def exit_stop(self):
-        """The address space is still there. Time spent looking is not the program's."""
+        """The address space is still there. Time spent looking is not the program's. A signal that kills the shell
+        before its exec brings us here too: nothing to see."""
         before = time.monotonic()
-        self.own_kib = _status_kib(self.pid, "VmHWM:")
-        self.hook(self.pid, self.run)
+        if self.seen_exec:
+            self.own_kib = _peak_kib(self.pid)
+            self.hook(self.pid, self.run)
         self.paused += time.monotonic() - before
 
     def stopped(self, status):
+        """(request, data) with which the program goes on."""
         sig, event = os.WSTOPSIG(status), status >> 16
         if event == EVENT_EXEC:
             self.exec_stop()
@@ -124,7 +126,7 @@ class _Watch:
         while True:
             _, status, usage = os.wait4(self.pid, WALL)
             if not os.WIFSTOPPED(status):
-                self.finish(status, usage, time.monotonic())
+                self.finish(status, usage)
                 return self.run
             request, data = self.stopped(status)
             try:
@@ -132,71 +134,99 @@ class _Watch:
             except OSError:
                 pass  # killed while stopped: the next wait says so
 
-    def finish(self, status, usage, now):
+    def finish(self, status, usage):
         run = self.run
-        run.wall = now - self.start - self.paused
-        run.user, run.sys = usage.ru_utime - self.used[0], usage.ru_stime - self.used[1]
-        run.minflt = usage.ru_minflt - self.used[2]
-        floor = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        run.rss_kib = usage.ru_maxrss if usage.ru_maxrss > floor or not self.own_kib else self.own_kib
+        run.wall = time.monotonic() - self.start - self.paused
+        from_sys = min(self.cpu_before, usage.ru_stime)  # an exec is mostly the kernel's work
+        run.sys = usage.ru_stime - from_sys
+        run.user = max(0.0, usage.ru_utime - (self.cpu_before - from_sys))
+        run.minflt = usage.ru_minflt - self.minflt_before
+        run.rss_kib = usage.ru_maxrss if usage.ru_maxrss > self.floor_kib or not self.own_kib else self.own_kib
         run.status = os.waitstatus_to_exitcode(status)
 
 
 class _Poll(_Watch):
-    """Without ptrace: ask now and then, and keep the last answer."""
+    """Without ptrace: ask now and then, and keep the last answer. The shell's usage is in the figures."""
+
+    def __init__(self, pid, shell, hook):
+        super().__init__(pid, hook)
+        self.shell = shell
 
     def loop(self):
         self.start = time.monotonic()
         while True:
-            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            pid, status, usage = os.wait4(self.shell, os.WNOHANG)
             if pid:
-                self.finish(status, usage, time.monotonic())
+                self.finish(status, usage)
+                if self.run.status > 128:  # how a shell says "by a signal"
+                    self.run.status = 128 - self.run.status
+                self.run.rss_kib = self.own_kib or self.run.rss_kib
                 return self.run
-            self.own_kib = max(self.own_kib, _status_kib(self.pid, "VmHWM:"))
-            if self.own_kib:
+            self.own_kib = max(self.own_kib, _peak_kib(self.pid))
+            if os.path.basename(_exe(self.pid)) not in ("", _exe_of_shell()):
                 self.hook(self.pid, self.run)
             time.sleep(0.001)
 
 
-def watch(argv, env, hook, fds=(0, 1, 2), cwd=None, started=None):
-    """Run argv to its end. hook(pid, run) is called while its address space can be looked at. fds: what becomes its
-    0, 1 and 2. started(pid): called once the program runs."""
-    path = shutil.which(argv[0], path=env.get("PATH")) or argv[0]
-    gate_read, gate_write = os.pipe()
-    told, tell = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(gate_write)
-        _child(path, argv, env, fds, cwd, gate_read, tell)
-    os.close(gate_read)
+def _exe(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
+
+
+def _exe_of_shell():
+    return os.path.basename(os.path.realpath("/bin/sh"))
+
+
+def _high(fd):
+    """The same descriptor with a number that the shell's 8 and 9 cannot hit."""
+    new = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64)
+    os.close(fd)
+    return new
+
+
+def _start(argv, env, preload, fds):
+    """(pid of the shell, pid of the program to be, descriptor of the gate)."""
+    (told, tell), (wait, gate) = (map(_high, os.pipe()) for _ in range(2))
+    actions = [(os.POSIX_SPAWN_DUP2, fd, to) for to, fd in enumerate(fds)]
+    actions += [(os.POSIX_SPAWN_DUP2, tell, 8), (os.POSIX_SPAWN_DUP2, wait, 9)]
+    shell = os.posix_spawn("/bin/sh", ["sh", "-c", SHELL, "sh", preload or ""] + argv, env, file_actions=actions)
     os.close(tell)
+    os.close(wait)
+    with os.fdopen(told) as f:
+        said = f.readline()
+    if not said.strip():
+        os.waitpid(shell, 0)
+        raise OSError("cannot start a shell")
+    return shell, int(said), gate
+
+
+def watch(argv, env, preload, hook, fds=(0, 1, 2), started=None):
+    """Run argv to its end under the preloaded library (or None). hook(pid, run) is called while its address space can
+    be looked at. fds: what becomes its 0, 1 and 2. started(pid): called once the program runs."""
+    shell, pid, gate = _start(argv, env, preload, fds)
     try:
         _ptrace(PTRACE_SEIZE, pid, O_TRACEEXEC | O_TRACEEXIT | O_EXITKILL)
         watcher = _Watch(pid, hook)
     except OSError:
-        watcher = _Poll(pid, hook)
-    os.write(gate_write, b"g")
-    os.close(gate_write)
+        watcher = _Poll(pid, shell, hook)
+    os.write(gate, b"\n")
+    os.close(gate)
     try:
-        watcher.used = _heard(told)
         if started:
             started(pid)
-        return watcher.loop()
+        run = watcher.loop()
     except BaseException:
-        _reap(pid)
+        _end(pid)
         raise
+    if not isinstance(watcher, _Poll):
+        os.waitpid(shell, 0)
+    return run
 
 
-def _heard(told):
-    """What the child tells before its exec; nothing if it failed earlier."""
-    try:
-        said = os.read(told, USED.size)
-        return USED.unpack(said) if len(said) == USED.size else (0.0, 0.0, 0)
-    finally:
-        os.close(told)
-
-
-def _reap(pid):
+def _end(pid):
+    """Kill the program; it is ours, and stopped or running under our trace."""
     try:
         os.kill(pid, signal.SIGKILL)
         while os.WIFSTOPPED(os.waitpid(pid, WALL)[1]):

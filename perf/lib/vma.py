@@ -129,14 +129,14 @@ def parse(lines):
     return parser.count
 
 
-def measure(argv, env, scratch, stdin=None, cwd=None, started=None):
+def measure(argv, env, scratch, stdin=None, started=None):
     """(Count, stdout bytes, exit status). env is the program's; strace itself is not preloaded."""
     out = os.path.join(scratch, "strace.out")
     command = ["strace", "-f", "-q", "-s", "0", "-o", out, "-e", "signal=none"]
     command += ["-e", "trace=clone,clone3,execve," + ",".join(CALLS)]
     command += [word for key in sorted(env) if os.environ.get(key) != env[key] for word in ("-E", f"{key}={env[key]}")]
     child = subprocess.Popen(command + ["--"] + argv, stdin=stdin or subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, cwd=cwd)
+                             stderr=subprocess.PIPE)
     if started:
         started(child.pid)
     stdout, stderr = child.communicate()

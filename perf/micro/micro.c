@@ -4,7 +4,7 @@
  *
  * Run one pattern and print one line:
  *     PATTERN ns_per_pair pairs threads check
- * "list" prints the table of patterns: name, threads (0: one-thread pattern), what it is. The first nine are the table
+ * "list" prints the table of patterns: name, threads (0: one-thread pattern), pairs, what it is. The first nine are the table
  * of the design's section on the hit path; `check` is the same under every allocator.
  */
 #define _GNU_SOURCE
@@ -73,7 +73,7 @@ static const struct pattern *find(const char *name)
 static int list(void)
 {
     for (int i = 0; i < PATTERNS; i++)
-        printf("%-17s %ld %s\n", patterns[i].name, patterns[i].threads, patterns[i].what);
+        printf("%-17s %ld %9ld %s\n", patterns[i].name, patterns[i].threads, patterns[i].ops, patterns[i].what);
     return 0;
 }
 
