@@ -50,7 +50,7 @@ def find_soname(names):
 
 
 def find_sheaf(given=None):
-    """libsheaf.so: the one given, or $SHEAF_LIB, or that of the build tree around us or around the current directory."""
+    """libsheaf.so: the one given, or $SHEAF_LIB, or that of the build tree around us or the current directory."""
     if given or os.environ.get("SHEAF_LIB"):
         return os.path.realpath(given or os.environ["SHEAF_LIB"])
     for top in (os.path.join(HERE, "..", ".."), os.getcwd(), os.path.join(os.getcwd(), "..")):

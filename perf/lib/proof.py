@@ -144,5 +144,6 @@ def prove(pid, wanted):
     if server == order[0] and server != wanted:
         return Proof(server, "NOT served: the program exports its own malloc", False)
     name = os.path.basename(server)
-    expected = wanted if wanted is not None else next((f for f in order if os.path.basename(f).startswith("libc.so")), None)
+    libc = next((f for f in order if os.path.basename(f).startswith("libc.so")), None)
+    expected = wanted if wanted is not None else libc
     return Proof(server, name, True) if server == expected else Proof(server, f"NOT the one wanted: {name}", False)

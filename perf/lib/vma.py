@@ -58,7 +58,8 @@ class _Threads:
 class _Stacks:
     """Thread stacks: libc maps them with MAP_STACK, opens them with mprotect, keeps some when their threads die and
     unmaps the rest. How many depends on the order in which threads die, so the control cannot repeat it: what touches a
-    stack is set aside by address. Addresses of all traced processes are kept together; a forked child has its parent's."""
+    stack is set aside by address. Addresses of all traced processes are kept together: a forked child has its
+    parent's."""
 
     def __init__(self):
         self.spans = {}

@@ -4,8 +4,8 @@
  *
  * Run one pattern and print one line:
  *     PATTERN ns_per_pair pairs threads check
- * "list" prints the table of patterns: name, threads (0: one-thread pattern), pairs, what it is. The first nine are the table
- * of the design's section on the hit path; `check` is the same under every allocator.
+ * "list" prints the table of patterns: name, threads (0: one-thread pattern), pairs, what it is. The first nine are the
+ * table of the design's section on the hit path; `check` is the same under every allocator.
  */
 #define _GNU_SOURCE
 #include "micro.h"
@@ -115,6 +115,7 @@ int main(int argc, char **argv)
     job.ops = job.ops ? job.ops : p->ops;
     job.threads = threads ? threads : p->threads;
     p->run(&job);
-    printf("%s %.2f %ld %ld %016" PRIx64 "\n", p->name, job.cpu_ns / (double)job.done, job.done, job.threads, job.check);
+    printf("%s %.2f %ld %ld %016" PRIx64 "\n", p->name, job.cpu_ns / (double)job.done, job.done, job.threads,
+           job.check);
     return 0;
 }

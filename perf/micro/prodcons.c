@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * prodcons: half the threads allocate batches of `live` small blocks and put them into one queue; the other half take
- * batches from it and free the blocks. No block is freed by the thread that allocated it, so every pair crosses threads.
+ * batches from it and free the blocks. No block is freed by the thread that allocated it, so every pair crosses.
  *
  * The queue is bounded (a few batches a thread), so that what is measured is traffic, not the growth of a heap. The
  * batch itself is a malloc'd array and crosses as well. The time is the whole process's cpu time: a lock that spins
