@@ -11,7 +11,7 @@ import tempfile
 HERE = os.path.dirname(os.path.realpath(__file__))
 PERF = os.path.dirname(HERE)
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]
-# name -> (sources under perf/, further flags); build.list says the same to the Makefile's writer.
+# name -> (sources under perf/, further flags); Makefile.am says the same.
 PROGRAMS = {
     "control": (["control.c"], []),
     "nothing": (["nothing.c"], []),
@@ -52,8 +52,10 @@ def _compile(name):
 def program(name):
     """The path of one of PROGRAMS. $SHEAF_PERF_BIN, then perf/ of the source and of a build tree, then the compiler."""
     if name not in _made:
-        dirs = [os.environ.get("SHEAF_PERF_BIN"), PERF, os.path.join(os.getcwd(), "perf")]
-        found = [os.path.join(d, name) for d in dirs if d and os.access(os.path.join(d, name), os.X_OK)]
-        found = [f for f in found if os.path.isfile(f)]
+        top = os.path.dirname(PERF)
+        dirs = [os.environ.get("SHEAF_PERF_BIN"), PERF, os.path.join(os.getcwd(), "perf"),
+                os.path.join(top, "build", "perf")]
+        files = [os.path.join(d, f) for d in dirs if d for f in (name, os.path.join(name, name))]
+        found = [f for f in files if os.path.isfile(f) and os.access(f, os.X_OK)]
         _made[name] = found[0] if found else _compile(name)
     return _made[name]
