@@ -18,7 +18,7 @@ PROGRAMS = {
     "starts": (["starts.c"], []),
     "micro": (["micro/*.c"], ["-fno-builtin"]),
     "wordcount": (["wordcount.c"], ["-fno-builtin"]),
-    "libempty.so": (["empty.c"], ["-fPIC", "-shared"]),
+    "libempty.so": (["libempty.c"], ["-fPIC", "-shared"]),
 }
 _made = {}
 
