@@ -25,6 +25,14 @@ static void *small_alloc(class_t c)
     return p != NULL ? p : tcache_alloc_slow(c);
 }
 
+/* A free by one of our own calls: the hit path's push first. */
+static void small_free(class_t c, void *p, const char *func)
+{
+    struct tcache *tc = tcache_self();
+    if ((pmap_tag(p) ^ tc->node_tag) - 1 != c || !sheaf_push(&tc->top[c], p))
+        tcache_free_slow(c, p, func);
+}
+
 void *alloc_slow(size_t size)
 {
     if (UNLIKELY(libc_in_use()))
@@ -122,15 +130,28 @@ static bool fits_small(class_t c, size_t size)
     return size <= have && (size > have / 2 || c == 0 || size_to_class(size) == c);
 }
 
-static void *move(void *p, size_t old_size, size_t size, const char *func)
+static void *move_small(void *p, class_t c, size_t size, const char *func)
 {
-    void *q = size <= SIZE_SMALL_MAX        ? small_alloc(size_to_class(size))
-              : old_size > SIZE_SMALL_MAX && size > old_size ? large_alloc_growing(numa_current(), size)
-                                            : large_alloc(numa_current(), size, 1, false);
-    if (q == NULL)
-        return NULL;
-    memcpy(q, p, old_size < size ? old_size : size);
-    alloc_free_slow(p, func);
+    size_t old_size = class_to_size(c);
+    void *q = size <= SIZE_SMALL_MAX ? small_alloc(size_to_class(size)) : large_alloc(numa_current(), size, 1, false);
+    if (q != NULL) {
+        memcpy(q, p, old_size < size ? old_size : size);
+        small_free(c, p, func);
+    }
+    return q;
+}
+
+static void *move_large(struct page *pg, size_t size)
+{
+    size_t old_size = pg->usable;
+    void *p = pg->base;
+    void *q = size <= SIZE_SMALL_MAX ? small_alloc(size_to_class(size))
+              : size > old_size      ? large_alloc_growing(numa_current(), size)
+                                     : large_alloc(numa_current(), size, 1, false);
+    if (q != NULL) {
+        memcpy(q, p, old_size < size ? old_size : size);
+        large_free(pg);
+    }
     return q;
 }
 
@@ -152,13 +173,13 @@ void *alloc_resize(void *p, size_t size, const char *func)
     if (LIKELY(tag != 0 && c < SIZE_CLASSES)) {
         if (opt.hardened)
             slab_verify(p, func);
-        return fits_small(c, size) ? p : move(p, class_to_size(c), size, func);
+        return fits_small(c, size) ? p : move_small(p, c, size, func);
     }
     struct page *pg = tag == 0 ? NULL : large_page(p);
     if (pg == NULL)
         return resize_unknown(p, size, func);
     void *q = large_resize(pg, size);
-    return q != NULL ? q : move(p, pg->usable, size, func);
+    return q != NULL ? q : move_large(pg, size);
 }
 
 bool alloc_resize_in_place(void *p, size_t size)

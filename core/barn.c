@@ -11,12 +11,15 @@
 #include "rank.h"
 #include "slab.h"
 
+/* The limit was to blame only if a put found the barn full, then a get found it empty, then a put full again. */
+enum wish { WISH_NONE, WISH_WAS_FULL, WISH_THEN_EMPTY };
+
 struct barn {
     struct lock lock;
     struct sheaf *full, *empty; /* everything here: BARN lock */
     uint32_t nfull, nempty;     /* also peeked at without it */
-    uint32_t limit;             /* full sheaves wanted at most; 0: not decided yet */
-    uint32_t missed;            /* a get has failed since the last put that found the barn full */
+    uint32_t limit;             /* times BARN_FULL_MIN sheaves and BARN_BYTES_MIN bytes may be kept; 0: not used yet */
+    uint32_t wish;              /* enum wish; also written without it */
     size_t objs;
     size_t get, get_fail, put, put_fail;
 } CACHE_ALIGNED;
@@ -88,7 +91,8 @@ struct sheaf *barn_get_full(class_t c, unsigned node, struct sheaf *empty)
 {
     struct barn *b = &barns[node][c];
     if (load_relaxed(&b->nfull) == 0) { /* a peek: at worst the caller refills from slabs instead */
-        store_relaxed(&b->missed, 1);
+        if (load_relaxed(&b->wish) == WISH_WAS_FULL)
+            store_relaxed(&b->wish, WISH_THEN_EMPTY); /* racy: a hint */
         owner_add(&b->get_fail, 1); /* racy: a statistic */
         return NULL;
     }
@@ -108,20 +112,38 @@ static bool may_put(struct barn *b, class_t c, const struct sheaf *full)
     if (opt.barn_max != 0)
         return b->nfull < opt.barn_max;
     if (b->limit == 0)
-        b->limit = BARN_FULL_MIN;
-    if ((b->objs + full->n) * class_to_size(c) > BARN_BYTES_MAX)
-        return false;
-    if (b->nfull >= b->limit && load_relaxed(&b->missed) != 0 && b->limit < BARN_FULL_MAX) {
+        b->limit = 1;
+    size_t bytes = (b->objs + full->n) * class_to_size(c);
+    bool room = bytes <= (size_t)BARN_BYTES_MIN * b->limit && b->nfull < BARN_FULL_MIN * b->limit;
+    if (!room && load_relaxed(&b->wish) == WISH_THEN_EMPTY && b->limit < BARN_LIMIT_MAX) {
         b->limit *= 2;
-        store_relaxed(&b->missed, 0);
+        store_relaxed(&b->wish, WISH_NONE);
+        return true;
     }
-    return b->nfull < b->limit;
+    if (!room)
+        store_relaxed(&b->wish, WISH_WAS_FULL);
+    return room;
 }
 
-bool barn_put_full(class_t c, unsigned node, struct sheaf *full, uint32_t cap, struct sheaf **empty)
+/* One full sheaf of the barn to the slabs. */
+static void drain_one(class_t c, unsigned node, const char *func)
+{
+    struct sheaf *s = barn_get_full(c, node, NULL);
+    if (s == NULL)
+        return;
+    slab_free_bulk(c, node, s->slot + 1, s->n, func);
+    s->n = 0;
+    barn_put_empty(c, node, s);
+}
+
+bool barn_put_full(class_t c, unsigned node, struct sheaf *full, uint32_t cap, struct sheaf **empty, const char *func)
 {
     struct barn *b = &barns[node][c];
     *empty = NULL;
+    if (UNLIKELY(slab_draining(c, node)) && opt.barn_max == 0) {
+        drain_one(c, node, func);
+        return false;
+    }
     lock_acquire(&b->lock, RANK_BARN);
     bool ok = may_put(b, c, full);
     if (ok) {
@@ -210,7 +232,7 @@ struct barn_stats barn_stats(class_t c, unsigned node)
         .full = b->nfull,
         .empty = b->nempty,
         .objs = b->objs,
-        .limit = b->limit,
+        .limit = b->limit * BARN_FULL_MIN,
         .get = b->get,
         .get_fail = load_relaxed(&b->get_fail),
         .put = b->put,

@@ -6,8 +6,8 @@
  * exchange whole sheaves here, so a lock hold moves hundreds of objects.
  *   INV-BARN-1 nfull, nempty and objs are the sums over the stacks.
  *   INV-BARN-2 every object in a barn of class c and node k belongs to a slab of that class and node.
- * The number of full sheaves a barn keeps begins small and doubles when a put found it full and, later, a get found it
- * empty: only then was the limit to blame. Bounded by BARN_FULL_MAX and by bytes.
+ * What a barn keeps is limited in sheaves and in bytes. The limit begins small and doubles when a put found the barn full,
+ * later a get found it empty, and now a put finds it full again: only then was the limit to blame.
  * Lock: rank BARN, one a barn. Counters are paired: get and get_fail, put and put_fail.
  * Source of the idea: SLUB's node_barn (2025); the growing limit is ours.
  */
@@ -23,9 +23,11 @@
  * where the barn looks empty. Cost: O(1). */
 struct sheaf *barn_get_full(class_t c, unsigned node, struct sheaf *empty);
 
-/* What: leave a full sheaf; *empty becomes an empty one of capacity >= cap if there is one at hand, else NULL.
- * Owner: on true the barn owns full, the caller *empty. Fails: false, the barn is full: nothing moves, *empty is NULL. */
-bool barn_put_full(class_t c, unsigned node, struct sheaf *full, uint32_t cap, struct sheaf **empty);
+/* What: leave a full sheaf, unless the class is draining (slab_draining): then one sheaf of the barn goes to the slabs as
+ * well, so that what pins slabs shrinks with every refusal. *empty becomes an empty one of capacity >= cap if there is one at hand, else NULL.
+ * Owner: on true the barn owns full, the caller *empty. Fails: false, the barn is full: full stays the caller's, *empty is NULL.
+ * Locks: none may be held. func: for misuse lines. */
+bool barn_put_full(class_t c, unsigned node, struct sheaf *full, uint32_t cap, struct sheaf **empty, const char *func);
 
 /* What: put back what barn_get_full gave, whatever the limit. Never fails. */
 void barn_return_full(class_t c, unsigned node, struct sheaf *full);

@@ -8,6 +8,7 @@
 #include "misuse.h"
 #include "pcp.h"
 #include "rank.h"
+#include "zone.h"
 
 #include <string.h>
 
@@ -17,7 +18,8 @@ struct slabs {
     struct lock lock;
     struct page *bucket[SLAB_BUCKETS]; /* everything here: SLAB lock */
     struct page *empty;
-    size_t nslabs, nempty, free_objs;
+    size_t nempty;
+    size_t nslabs, free_objs; /* also read without the lock, as a hint */
     size_t made, released, refills, flushed_objs;
 } CACHE_ALIGNED;
 
@@ -109,16 +111,14 @@ static void fill_bits(struct page *pg, class_t c)
         pg->bits[objs / 64] = ((uint64_t)1 << (objs % 64)) - 1;
 }
 
-/* Build a slab out of fresh pages. Nobody else sees it yet: no lock. */
-static struct page *slab_new(class_t c, unsigned node)
+/* Make a slab of a run of pages. Nobody else sees it yet: no lock. Fails: false, the pages have gone back. */
+static bool dress(struct page *pg, class_t c, unsigned node)
 {
-    struct page *pg = pcp_alloc(node, size_info[c].order);
-    if (pg == NULL)
-        return NULL;
+    pg->order = size_info[c].order;
     pg->bits = words_of(c) <= INLINE_WORDS ? pg->inline_bits : meta_alloc(bits_bytes(c));
     if (pg->bits == NULL) {
-        pcp_free(pg, size_info[c].order, pg->zeroed);
-        return NULL;
+        pcp_free(pg, pg->order, pg->zeroed);
+        return false;
     }
     pg->class = (uint8_t)c;
     fill_bits(pg, c);
@@ -131,7 +131,46 @@ static struct page *slab_new(class_t c, unsigned node)
         tail->kind = PAGE_SLAB_TAIL;
     }
     pmap_set_tags(pg, pg->npages, tag_make(c, node)); /* INV-PMAP-1 */
-    return pg;
+    return true;
+}
+
+/* Pages for the next slabs of a class: a class with many slabs takes several in one run, as many as it may keep empty, so
+ * that its slabs lie together and leave long free runs behind when they go. */
+static struct page *pages_for(const struct slabs *s, class_t c, unsigned node)
+{
+    unsigned order = size_info[c].order;
+    size_t many = load_relaxed(&s->nslabs) >> SLAB_EMPTY_SHIFT, most = (size_t)SLAB_RUN_PAGES >> order;
+    many = many < most ? many : most;
+    struct page *run = many < 2 ? NULL : zone_alloc(node, many << order, 1);
+    return run != NULL ? run : pcp_alloc(node, order);
+}
+
+/* New slabs, linked by next. Fails: NULL, no memory. */
+static struct page *slabs_new(const struct slabs *s, class_t c, unsigned node)
+{
+    size_t npages = (size_t)1 << size_info[c].order;
+    struct page *list = NULL, *pg = pages_for(s, c, node);
+    while (pg != NULL) {
+        struct page *rest = pg->npages > npages ? zone_split(pg, pg->npages - npages) : NULL;
+        struct page *slab = rest != NULL ? rest : pg;
+        if (dress(slab, c, node)) {
+            slab->next = list;
+            list = slab;
+        }
+        pg = rest != NULL ? pg : NULL;
+    }
+    return list;
+}
+
+static void enter_locked(struct slabs *s, struct page *fresh)
+{
+    for (struct page *next; fresh != NULL; fresh = next) {
+        next = fresh->next;
+        relist(s, fresh);
+        owner_add(&s->nslabs, 1);
+        owner_add(&s->free_objs, size_info[fresh->class].objs);
+        s->made++;
+    }
 }
 
 /* Unlink a wholly free slab; from here on no pointer into it is valid. */
@@ -139,8 +178,8 @@ static void retire_locked(struct slabs *s, struct page *pg)
 {
     list_remove(&s->empty, pg);
     s->nempty--;
-    s->nslabs--;
-    s->free_objs -= size_info[pg->class].objs;
+    owner_add(&s->nslabs, (size_t)-1);
+    owner_add(&s->free_objs, -(size_t)size_info[pg->class].objs);
     s->released++;
     pmap_set_tags(pg, pg->npages, 0);
     pg->kind = PAGE_CACHED;
@@ -208,7 +247,7 @@ static unsigned take_locked(struct slabs *s, void **out, unsigned want, unsigned
         n += take(pg, out + n, want - n, room - n);
         relist(s, pg);
     }
-    s->free_objs -= n;
+    owner_add(&s->free_objs, -(size_t)n);
     s->refills += n > 0;
     return n;
 }
@@ -221,15 +260,10 @@ unsigned slab_alloc_bulk(class_t c, unsigned node, void **out, unsigned want, un
     most = most < SLAB_HOLD_OBJS ? most : SLAB_HOLD_OBJS;
     for (;;) {
         lock_acquire(&s->lock, RANK_SLAB);
-        if (fresh != NULL) {
-            relist(s, fresh);
-            s->nslabs++;
-            s->made++;
-            s->free_objs += size_info[c].objs;
-        }
+        enter_locked(s, fresh);
         unsigned n = take_locked(s, out, most, room);
         lock_release(&s->lock);
-        if (n > 0 || (fresh = slab_new(c, node)) == NULL)
+        if (n > 0 || (fresh = slabs_new(s, c, node)) == NULL)
             return n;
     }
 }
@@ -314,7 +348,7 @@ static unsigned free_hold(struct slabs *s, class_t c, void *const *objs, unsigne
         got = put_some_locked(s, c, objs + done, part);
         done += got;
     } while (got == part && done < n && done < SLAB_HOLD_OBJS);
-    s->free_objs += done;
+    owner_add(&s->free_objs, done);
     s->flushed_objs += done;
     *retired = collect_locked(s, SLAB_EMPTY_KEEP + (s->nslabs >> SLAB_EMPTY_SHIFT));
     lock_release(&s->lock);
@@ -361,6 +395,13 @@ size_t slab_trim(class_t c, unsigned node)
     lock_release(&s->lock);
     release(list);
     return n;
+}
+
+bool slab_draining(class_t c, unsigned node)
+{
+    const struct slabs *s = &all_slabs[node][c];
+    size_t free_objs = load_relaxed(&s->free_objs), objs = load_relaxed(&s->nslabs) * size_info[c].objs;
+    return free_objs * 2 > objs && free_objs * class_to_size(c) > SLAB_DRAIN_BYTES;
 }
 
 /* ---- looking at it ---- */

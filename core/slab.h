@@ -41,6 +41,10 @@ void slab_verify(const void *p, const char *func);
 /* What: give every wholly free slab back to the page layer. Locks: none may be held. Result: slabs given back. */
 size_t slab_trim(class_t c, unsigned node);
 
+/* What: is the class draining: has it more free objects in its slabs than objects out, and those worth a megabyte? Then
+ * keeping freed objects in a barn only pins slabs. Order: relaxed, a hint. Context: any lock may be held. Cost: two loads. */
+bool slab_draining(class_t c, unsigned node);
+
 struct slab_stats {
     size_t slabs, empty, free_objs;
     size_t made, released, refills, flushed_objs; /* since the start */

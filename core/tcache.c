@@ -150,7 +150,7 @@ static void flush_objects(struct tcache *tc, class_t c, struct sheaf *s, const c
 static void give_away(struct tcache *tc, class_t c, struct sheaf *s, const char *func)
 {
     struct sheaf *empty = NULL;
-    if (s->n * 2 >= s->cap && s->n > 0 && !is_small(s, c) && barn_put_full(c, tc->node, s, UINT32_MAX, &empty))
+    if (s->n * 2 >= s->cap && s->n > 0 && !is_small(s, c) && barn_put_full(c, tc->node, s, UINT32_MAX, &empty, func))
         return;
     if (s->n > 0)
         flush_objects(tc, c, s, func);
@@ -410,7 +410,7 @@ static struct sheaf *empty_for_spare(struct tcache *tc, class_t c, const char *f
     note_visit(tc, c);
     if (spare == NULL)
         return barn_get_empty(c, tc->node, b->cap);
-    if (!is_small(spare, c) && barn_put_full(c, tc->node, spare, b->cap, &empty)) {
+    if (!is_small(spare, c) && barn_put_full(c, tc->node, spare, b->cap, &empty, func)) {
         owner_add(&tc->counts.barn_put, 1);
         return empty != NULL ? empty : barn_sheaf_new(b->cap);
     }

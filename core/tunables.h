@@ -22,13 +22,13 @@ enum {
     GROW_VISITS = 4,           /* barn visits after which a class doubles its capacity */
     IDLE_SCAN = 2048,          /* slow calls of a thread between two looks for idle classes */
     BARN_FULL_MIN = 10,        /* full sheaves a barn keeps before traffic has shown a need */
-    BARN_FULL_MAX = 256,       /* ... and at most, whatever the traffic */
+    BARN_LIMIT_MAX = 32,       /* times the two minima a barn may come to keep */
     BARN_EMPTY_MAX = 10,       /* empty sheaves a barn keeps */
 };
 #define CACHE_BUDGET ((size_t)64 << 20)     /* bytes of objects all threads may park in sheaves, shared evenly */
 #define CACHE_THREAD_MAX ((size_t)8 << 20)  /* one thread's share, at most */
 #define CACHE_THREAD_MIN ((size_t)64 << 10) /* one thread's share, at least */
-#define BARN_BYTES_MAX ((size_t)8 << 20)    /* bytes of objects in one barn's full sheaves */
+#define BARN_BYTES_MIN ((size_t)256 << 10)  /* bytes of objects a barn keeps before traffic has shown a need */
 
 /* ---- slabs (slab.c) ---- */
 enum {
@@ -36,6 +36,8 @@ enum {
     SLAB_HOLD_OBJS = 128,  /* most objects moved under one hold of a list lock */
     SLAB_EMPTY_KEEP = 1,   /* empty slabs a class keeps ... */
     SLAB_EMPTY_SHIFT = 4,  /* ... plus one for every 2^4 slabs it has */
+    SLAB_RUN_PAGES = 32,   /* most pages taken at once for slabs of one class: 2 MiB */
+    SLAB_DRAIN_BYTES = 1 << 20, /* free bytes above which a mostly free class counts as draining */
 };
 
 /* ---- page layer (pcp.c, zone.c) ---- */
@@ -44,6 +46,7 @@ enum {
     PCP_HIGH_PAGES = 32,  /* pages a shard holds before it gives back: 2 MiB */
 };
 #define ZONE_DIRTY_MIN ((size_t)16 << 20) /* free dirty bytes kept whatever the heap's size */
+#define ZONE_PURGE_RUN ((size_t)1 << 20)  /* shorter dirty runs are left for reuse, unless asked for by a trim */
 #define ZONE_PURGE_MAX ((size_t)32 << 20) /* bytes isolated at a time */
 
 /* ---- regions (region.c, large.c) ---- */

@@ -276,8 +276,9 @@ bool zone_grow(struct page *pg, size_t npages)
 
 /* ---- giving back ---- */
 
-/* Take the longest dirty runs out of the bins, at most max pages; they stand on z->purging meanwhile. */
-static struct page *isolate_locked(struct zone *z, size_t max_pages)
+/* Take the longest dirty runs out of the bins, none below shortest, at most max pages; they stand on z->purging
+ * meanwhile. */
+static struct page *isolate_locked(struct zone *z, size_t max_pages, size_t shortest)
 {
     size_t taken = 0;
     struct page *list = NULL;
@@ -285,6 +286,8 @@ static struct page *isolate_locked(struct zone *z, size_t max_pages)
         while (z->used_bins[DIRTY][w] != 0 && taken < max_pages) {
             unsigned b = (unsigned)w * 64 + 63 - (unsigned)__builtin_clzll(z->used_bins[DIRTY][w]);
             struct page *pg = z->bin[DIRTY][b];
+            if (pg->npages < shortest)
+                goto enough;
             size_t npages = pg->npages, want = max_pages - taken;
             if (npages > want)
                 pg = carve(z, pg, npages = want, 1);
@@ -299,6 +302,7 @@ static struct page *isolate_locked(struct zone *z, size_t max_pages)
             taken += npages;
         }
     }
+enough:
     z->purging = list;
     return list;
 }
@@ -315,7 +319,7 @@ static void put_back_locked(struct zone *z, bool clean)
 }
 
 /* One round: isolate, let go of the lock, purge, put back. Result: pages given back. */
-static size_t purge_round(struct zone *z, size_t keep_pages)
+static size_t purge_round(struct zone *z, size_t keep_pages, size_t shortest)
 {
     size_t max = ZONE_PURGE_MAX >> PAGE_SHIFT, purged = 0;
     lock_acquire(&z->lock, RANK_ZONE);
@@ -324,7 +328,7 @@ static size_t purge_round(struct zone *z, size_t keep_pages)
     struct page *list = NULL;
     if (go) {
         z->purge_running = true;
-        list = isolate_locked(z, dirty - keep_pages < max ? dirty - keep_pages : max);
+        list = isolate_locked(z, dirty - keep_pages < max ? dirty - keep_pages : max, shortest);
     }
     lock_release(&z->lock);
     if (!go)
@@ -346,14 +350,19 @@ static size_t purge_round(struct zone *z, size_t keep_pages)
     return clean ? purged : 0;
 }
 
-size_t zone_purge(unsigned node, size_t keep)
+static size_t purge_down(unsigned node, size_t keep_pages, size_t shortest)
 {
     size_t total = 0, round;
     if (opt.purge == OPT_PURGE_OFF)
         return 0;
-    while ((round = purge_round(&zones[node], keep >> PAGE_SHIFT)) != 0)
+    while ((round = purge_round(&zones[node], keep_pages, shortest)) != 0)
         total += round;
-    return total << PAGE_SHIFT;
+    return total;
+}
+
+size_t zone_purge(unsigned node, size_t keep)
+{
+    return purge_down(node, keep >> PAGE_SHIFT, 1) << PAGE_SHIFT;
 }
 
 void zone_relax(unsigned node)
@@ -367,7 +376,7 @@ void zone_relax(unsigned node)
     size_t skip = load_relaxed(&z->relax_skip);
     if (skip > 0)
         store_relaxed(&z->relax_skip, skip - 1);
-    else if (zone_purge(node, (allowed / 2) << PAGE_SHIFT) == 0)
+    else if (purge_down(node, allowed / 2, ZONE_PURGE_RUN >> PAGE_SHIFT) == 0)
         store_relaxed(&z->relax_skip, RELAX_SKIP);
 }
 
