@@ -4,10 +4,6 @@
  *
  * Sizes: 0..4096, and up to 1 MiB the values around eight steps a doubling, where any sensible size class ends.
  * Alignments: the powers of two from 1 to 64 KiB. Eight blocks of each pair live at once.
- *
- *     api_align [full]
- *
- * By default a size above 256 that is not within 1 of a multiple of 64 meets every fourth alignment only, in turn.
  */
 #define _GNU_SOURCE
 #include "api_routes.h"
@@ -85,24 +81,15 @@ static void one_size(size_t size)
     }
 }
 
-static bool full;
-
-static bool wanted(size_t size, unsigned lg)
-{
-    return full || size <= 256 || (size + 1) % 64 <= 2 || (size + lg) % 4 == 0;
-}
-
 static void all_alignments(size_t size)
 {
     one_size(size);
     for (unsigned lg = 0; ((size_t)1 << lg) <= ALIGN_MAX; lg++)
-        if (wanted(size, lg))
-            one_pair((size_t)1 << lg, size);
+        one_pair((size_t)1 << lg, size);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    full = argc > 1 && strcmp(argv[1], "full") == 0;
     choose_routes();
     for (size_t size = 0; size <= DENSE_MAX; size++)
         all_alignments(size);

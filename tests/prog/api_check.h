@@ -82,6 +82,9 @@ static inline size_t rng_log(uint64_t *state, size_t lo, size_t hi)
     return v > hi ? hi : v;
 }
 
+/* The copies below are spelled as builtins, because the programs are built with -fno-builtin: else each word of a pattern
+ * would be a call. */
+
 /* Word k of the pattern that belongs to a seed. */
 static inline uint64_t pattern_word(uint64_t seed, size_t k)
 {
@@ -94,60 +97,65 @@ static inline void pattern_fill(void *block, size_t size, uint64_t seed)
     size_t k = 0;
     for (; (k + 1) * 8 <= size; k++) {
         uint64_t w = pattern_word(seed, k);
-        memcpy(p + k * 8, &w, 8);
+        __builtin_memcpy(p + k * 8, &w, 8);
     }
     uint64_t w = pattern_word(seed, k);
-    memcpy(p + k * 8, &w, size - k * 8);
+    __builtin_memcpy(p + k * 8, &w, size - k * 8);
 }
 
 /* Offset of the first byte that differs, or size if none does. */
 static inline size_t pattern_diff(const void *block, size_t size, uint64_t seed)
 {
     const unsigned char *p = (const unsigned char *)block;
-    for (size_t k = 0; k * 8 < size; k++) {
-        uint64_t w = pattern_word(seed, k);
-        size_t n = size - k * 8 < 8 ? size - k * 8 : 8;
-        if (memcmp(p + k * 8, &w, n) == 0)
-            continue;
-        const unsigned char *want = (const unsigned char *)&w;
-        for (size_t i = 0; i < n; i++)
-            if (p[k * 8 + i] != want[i])
-                return k * 8 + i;
+    size_t k = 0;
+    for (; (k + 1) * 8 <= size; k++) {
+        uint64_t is;
+        __builtin_memcpy(&is, p + k * 8, 8);
+        if (is != pattern_word(seed, k))
+            break;
+    }
+    for (size_t at = k * 8; at < size; at++) {
+        uint64_t w = pattern_word(seed, at / 8);
+        if (p[at] != ((const unsigned char *)&w)[at % 8])
+            return at;
     }
     return size;
 }
 
-/* For large blocks: only the ends and one word in every 4 KiB, so that 1 GiB costs no more than its page faults. */
+/* For large blocks: only the ends and up to 16 words between them, because touching every page costs far more than the
+ * allocator that is under test. */
+#define SPARSE_END ((size_t)256)
+#define SPARSE_STEPS ((size_t)16)
+#define SPARSE_ABOVE ((size_t)4 * 4096)
+
 static inline void pattern_fill_sparse(void *block, size_t size, uint64_t seed)
 {
-    const size_t end = 256, step = 4096;
-    if (size <= 4 * step) {
+    if (size <= SPARSE_ABOVE) {
         pattern_fill(block, size, seed);
         return;
     }
     unsigned char *p = (unsigned char *)block;
-    pattern_fill(p, end, seed);
-    for (size_t at = step; at + step < size; at += step)
-        pattern_fill(p + at, 8, seed + at);
-    pattern_fill(p + size - end, end, seed + 1);
+    pattern_fill(p, SPARSE_END, seed);
+    for (size_t i = 1; i < SPARSE_STEPS; i++)
+        pattern_fill(p + size / SPARSE_STEPS * i, 8, seed + i);
+    pattern_fill(p + size - SPARSE_END, SPARSE_END, seed + SPARSE_STEPS);
 }
 
 static inline size_t pattern_diff_sparse(const void *block, size_t size, uint64_t seed)
 {
-    const size_t end = 256, step = 4096;
-    if (size <= 4 * step)
+    if (size <= SPARSE_ABOVE)
         return pattern_diff(block, size, seed);
     const unsigned char *p = (const unsigned char *)block;
-    size_t d = pattern_diff(p, end, seed);
-    if (d != end)
+    size_t d = pattern_diff(p, SPARSE_END, seed);
+    if (d != SPARSE_END)
         return d;
-    for (size_t at = step; at + step < size; at += step) {
-        d = pattern_diff(p + at, 8, seed + at);
+    for (size_t i = 1; i < SPARSE_STEPS; i++) {
+        size_t at = size / SPARSE_STEPS * i;
+        d = pattern_diff(p + at, 8, seed + i);
         if (d != 8)
             return at + d;
     }
-    d = pattern_diff(p + size - end, end, seed + 1);
-    return size - end + d;
+    return size - SPARSE_END + pattern_diff(p + size - SPARSE_END, SPARSE_END, seed + SPARSE_STEPS);
 }
 
 /* Offset of the first byte that is not zero, or size. */
@@ -157,7 +165,7 @@ static inline size_t nonzero_at(const void *block, size_t size)
     size_t i = 0;
     for (; i + 8 <= size; i += 8) {
         uint64_t w;
-        memcpy(&w, p + i, 8);
+        __builtin_memcpy(&w, p + i, 8);
         if (w != 0)
             break;
     }
