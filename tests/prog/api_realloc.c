@@ -86,7 +86,7 @@ static void every_size_to_every_other(void)
             size_t kept = smaller(sizes[a], sizes[b]);
             q = realloc(p, sizes[b]);
             CHECK(q);
-            /* A sparse pattern hangs on the size; compare with a fresh copy of its head. */
+            /* Where the sparse pattern lies depends on the size: of a shrunk block only its head can be compared. */
             size_t head = smaller(kept, 256);
             CHECKF(pattern_diff(q, head, a) == head, "realloc of %zu to %zu lost its head", sizes[a], sizes[b]);
             if (sizes[b] >= sizes[a])
