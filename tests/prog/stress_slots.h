@@ -19,11 +19,13 @@
 #include <stdbool.h>
 
 #define SLOTS 4096
+#define NOT_SIZED SIZE_MAX
 
 struct slot {
     atomic_flag held; /* taken with acquire, released with release: orders the other fields and the block's contents */
     void *p;
     size_t size;
+    size_t align; /* 0: from malloc, calloc or realloc; else from aligned_alloc with this; NOT_SIZED: no sized free */
     uint64_t mark;
 } __attribute__((aligned(64)));
 
@@ -41,7 +43,9 @@ static unsigned long stress_seed = 1, stress_threads = 8, stress_ops = 200000;
         }                                                                                                              \
     } while (0)
 
+/* NULL where the process has none. */
 static void (*stress_free_sized)(void *, size_t);
+static void (*stress_free_aligned_sized)(void *, size_t, size_t);
 
 static inline bool slot_try(struct slot *s)
 {
@@ -80,6 +84,7 @@ static inline void slot_fill(struct slot *s, void *p, size_t size, size_t align,
     STRESS_CHECK((uintptr_t)p % align == 0, "%zu bytes, alignment %zu: at %p", size, align, p);
     s->p = p;
     s->size = size;
+    s->align = 0;
     s->mark = rng_next(rng);
     pattern_fill(p, size, s->mark);
 }
@@ -103,12 +108,15 @@ static inline void slot_alloc(struct slot *s, uint64_t *rng)
         break;
     case 2:
         slot_fill(s, aligned_alloc(align, size), size, align, rng);
+        s->align = align;
         break;
     case 3:
         slot_fill(s, memalign(align, size), size, align, rng);
+        s->align = NOT_SIZED;
         break;
     case 4:
         slot_fill(s, posix(align, size), size, align, rng);
+        s->align = NOT_SIZED;
         break;
     case 5:
         slot_fill(s, realloc(NULL, size), size, 16, rng);
@@ -134,8 +142,11 @@ static inline void slot_free(struct slot *s, uint64_t *rng)
     slot_verify(s);
     /* Dirt over the pattern: whoever reads a freed block as its own must not find it intact. */
     memset(s->p, 0xDD, s->size < 64 ? s->size : 64);
-    if (stress_free_sized && rng_below(rng, 4) == 0)
+    bool sized = rng_below(rng, 4) == 0;
+    if (sized && stress_free_sized && s->align == 0)
         stress_free_sized(s->p, s->size);
+    else if (sized && stress_free_aligned_sized && s->align && s->align != NOT_SIZED)
+        stress_free_aligned_sized(s->p, s->align, s->size);
     else if (rng_below(rng, 16) == 0)
         STRESS_CHECK(realloc(s->p, opaque(0)) == NULL, "realloc to 0 of %zu bytes is not NULL", s->size);
     else
@@ -185,6 +196,7 @@ static inline void stress_options(int argc, char **argv)
             FAILF("usage: %s [-t threads] [-n operations] [-s seed]", argv[0]);
     }
     stress_free_sized = (void (*)(void *, size_t))dlsym(RTLD_DEFAULT, "free_sized");
+    stress_free_aligned_sized = (void (*)(void *, size_t, size_t))dlsym(RTLD_DEFAULT, "free_aligned_sized");
 }
 
 #endif
