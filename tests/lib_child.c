@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See lib_child.h. Everything the child needs is made before fork; between fork and exec only plain system calls run. */
+/* See lib_child.h. What the child needs is made before fork; between fork and exec only plain system calls run. */
 #define _GNU_SOURCE
 #include "lib_child.h"
 

@@ -15,8 +15,8 @@
  *     SHEAF_TEST_BIN  the directory of the built test programs
  *     SHEAF_TEST_SRC  the source directory of the tests
  *
- * Output goes to memory files, not to pipes: a grandchild that outlives its parent cannot keep us waiting for its end of
- * the pipe. Every child leads a process group of its own, which is killed when the time is up and again at the end.
+ * Output goes to memory files, not to pipes: a grandchild that outlives its parent cannot keep us waiting for its end
+ * of the pipe. Every child leads a process group of its own, which is killed when the time is up and again at the end.
  */
 #ifndef TESTS_LIB_CHILD_H
 #define TESTS_LIB_CHILD_H

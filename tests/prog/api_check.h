@@ -44,7 +44,7 @@
 /* A value that no errno has, to see whether a call wrote it. */
 #define ERRNO_MARK 1234
 
-/* Sizes and pointers through these are unknown to the optimiser and to its warnings about odd sizes and uses after free. */
+/* Values through these are unknown to the optimiser and to its warnings about odd sizes and uses after free. */
 static inline size_t opaque(size_t v)
 {
     __asm__ volatile("" : "+r"(v));
@@ -82,8 +82,8 @@ static inline size_t rng_log(uint64_t *state, size_t lo, size_t hi)
     return v > hi ? hi : v;
 }
 
-/* The copies below are spelled as builtins, because the programs are built with -fno-builtin: else each word of a pattern
- * would be a call. */
+/* The copies below are spelled as builtins, because the programs are built with -fno-builtin: else each word of a
+ * pattern would be a call. */
 
 /* Word k of the pattern that belongs to a seed. */
 static inline uint64_t pattern_word(uint64_t seed, size_t k)

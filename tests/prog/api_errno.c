@@ -41,11 +41,11 @@ static void deny(const char *name)
 /* Enough to make the pages resident that a purge would want to give back. */
 static void touch(unsigned char *p, size_t size)
 {
-    if (size <= (4u << 20)) {
+    if (size <= (1u << 20)) {
         memset(p, 0x55, size);
         return;
     }
-    memset(p, 0x55, 1u << 20);
+    memset(p, 0x55, 128u << 10);
     p[size - 1] = 0x55;
 }
 

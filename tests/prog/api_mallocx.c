@@ -108,7 +108,8 @@ static void allocation(void)
 static void reallocation(void)
 {
     for (size_t i = 0; i < 8000; i++) {
-        size_t from = rng_log(&seed, 1, i % 50 ? 32u << 10 : 2u << 20), to = rng_log(&seed, 1, i % 50 ? 32u << 10 : 2u << 20);
+        size_t top = i % 50 ? 32u << 10 : 2u << 20;
+        size_t from = rng_log(&seed, 1, top), to = rng_log(&seed, 1, top);
         size_t align = (size_t)1 << rng_below(&seed, 13);
         int flags = X_ALIGN(align) | (i % 2 ? X_ZERO : 0);
         leave_dirt(to, flags);
@@ -134,7 +135,8 @@ static void reallocation(void)
 static void resizing(void)
 {
     for (size_t i = 0; i < 8000; i++) {
-        size_t from = rng_log(&seed, 1, i % 50 ? 64u << 10 : 4u << 20), to = rng_log(&seed, 1, i % 50 ? 64u << 10 : 4u << 20);
+        size_t top = i % 50 ? 64u << 10 : 4u << 20;
+        size_t from = rng_log(&seed, 1, top), to = rng_log(&seed, 1, top);
         size_t extra = i % 3 ? rng_below(&seed, to) : 0;
         int flags = i % 2 ? X_ZERO : 0;
         void *p = x_alloc(from, 0);
@@ -178,7 +180,8 @@ static void too_large(void)
         CHECKF(x_alloc(size, 0) == NULL, "mallocx(%#zx) is not NULL", size);
         CHECKF(x_alloc(size, X_ALIGN(4096) | X_ZERO) == NULL, "mallocx(%#zx, aligned) is not NULL", size);
         CHECKF(x_would(size, 0) == 0, "nallocx(%#zx) is %zu", size, x_would(size, 0));
-        CHECKF(x_would(size, X_ALIGN(65536)) == 0, "nallocx(%#zx, aligned) is %zu", size, x_would(size, X_ALIGN(65536)));
+        size_t aligned = x_would(size, X_ALIGN(65536));
+        CHECKF(aligned == 0, "nallocx(%#zx, aligned) is %zu", size, aligned);
         void *p = x_alloc(100, 0);
         CHECK(p);
         pattern_fill(p, 100, i);
@@ -192,7 +195,8 @@ static void too_large(void)
 static void one_heap(void)
 {
     for (size_t size = 1; size <= (2u << 20); size = size * 2 + 3) {
-        void *p = malloc(size), *q = x_alloc(size, 0), *r = aligned_alloc(4096, size), *s = x_alloc(size, X_ALIGN(4096));
+        void *p = malloc(size), *q = x_alloc(size, 0);
+        void *r = aligned_alloc(4096, size), *s = x_alloc(size, X_ALIGN(4096));
         CHECK(p && q && r && s);
         CHECK(x_size(p, 0) == malloc_usable_size(p) && x_size(r, 0) == malloc_usable_size(r));
         p = x_realloc(p, size * 2, 0);

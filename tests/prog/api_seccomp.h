@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * System calls that fail, or succeed without acting, for the rest of the process: how a test sees what an allocator does
- * when the kernel does not do as it is told. Needs no privilege.
+ * System calls that fail, or succeed without acting, for the rest of the process: how a test sees what an allocator
+ * does when the kernel does not do as it is told. Needs no privilege.
  */
 #ifndef PROG_API_SECCOMP_H
 #define PROG_API_SECCOMP_H

@@ -4,8 +4,8 @@
  *
  *     api_stats [full]
  *
- * full: mallinfo's int fields saturate rather than turn negative (glibc's wrap). malloc_info's text goes to stdout; that it is XML is checked here, by a parser that
- * knows as much of XML as is needed: nesting, attributes, one root.
+ * full: mallinfo's int fields saturate rather than turn negative (glibc's wrap). malloc_info's text goes to stdout;
+ * that it is XML is checked here, by a parser that knows as much of XML as is needed: nesting, attributes, one root.
  */
 #define _GNU_SOURCE
 #include "api_check.h"
