@@ -6,13 +6,13 @@
 #include "compat/os/vm.c"
 #include "compat/os/lock.c"
 #include "compat/os/cpu.c"
-#include "compat/os/numa.c"
 #include "compat/os/fmt.c"
 #include "compat/os/env.c"
+#include "compat/os/tls.c"
 
 #include "core/dbg.c"
 #include "core/opt.c"
-#include "core/stat.c"
+#include "core/misuse.c"
 #include "core/size.c"
 
 #include "core/meta.c"
@@ -29,9 +29,10 @@
 #include "core/barn.c"
 #include "core/tcache.c"
 
+#include "core/libc.c"
+#include "core/report.c"
 #include "core/alloc.c"
 #include "core/life.c"
-#include "core/report.c"
 
 #include "compat/api/glibc.c"
 #include "compat/api/jemalloc.c"

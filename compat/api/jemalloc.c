@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * jemalloc's non-standard calls, so that a program linked with libjemalloc never has its blocks cross between two heaps.
+ * Level 11. The flags are jemalloc's documented ones; arena and thread-cache choices are accepted and ignored.
+ */
+#include "compat/os/cc.h"
+#include "core/alloc.h"
+
+#include <string.h>
+
+enum { LG_ALIGN_MASK = 0x3f, ZERO = 0x40 }; /* MALLOCX_LG_ALIGN(la), MALLOCX_ZERO */
+
+EXPORT void *mallocx(size_t size, int flags);
+EXPORT void *rallocx(void *p, size_t size, int flags);
+EXPORT size_t xallocx(void *p, size_t size, size_t extra, int flags);
+EXPORT size_t sallocx(const void *p, int flags);
+EXPORT void dallocx(void *p, int flags);
+EXPORT void sdallocx(void *p, size_t size, int flags);
+EXPORT size_t nallocx(size_t size, int flags);
+
+static size_t align_of(int flags)
+{
+    return (size_t)1 << (flags & LG_ALIGN_MASK);
+}
+
+void *mallocx(size_t size, int flags)
+{
+    return alloc_aligned(align_of(flags), size, (flags & ZERO) != 0);
+}
+
+/* Move to a new block at the asked alignment. */
+static void *move(void *p, size_t old, size_t size, int flags)
+{
+    void *q = alloc_aligned(align_of(flags), size, false);
+    if (q == NULL)
+        return NULL;
+    memcpy(q, p, old < size ? old : size);
+    alloc_free_slow(p, "rallocx");
+    return q;
+}
+
+void *rallocx(void *p, size_t size, int flags)
+{
+    size_t old = alloc_usable(p);
+    bool aligned = ((uintptr_t)p & (align_of(flags) - 1)) == 0;
+    void *q = aligned && align_of(flags) <= 16 ? alloc_resize(p, size, "rallocx")
+              : aligned && size <= old && size > old / 2 ? p
+                                                         : move(p, old, size, flags);
+    if (q != NULL && (flags & ZERO) != 0 && alloc_usable(q) > old)
+        memset((char *)q + old, 0, alloc_usable(q) - old);
+    return q;
+}
+
+size_t xallocx(void *p, size_t size, size_t extra, int flags)
+{
+    size_t old = alloc_usable(p), want = size + extra < size ? SIZE_MAX : size + extra;
+    if (!alloc_resize_in_place(p, want))
+        alloc_resize_in_place(p, size);
+    size_t now = alloc_usable(p);
+    if ((flags & ZERO) != 0 && now > old)
+        memset((char *)p + old, 0, now - old);
+    return now;
+}
+
+size_t sallocx(const void *p, int flags)
+{
+    (void)flags;
+    return alloc_usable(p);
+}
+
+void dallocx(void *p, int flags)
+{
+    (void)flags;
+    alloc_free_slow(p, "dallocx");
+}
+
+void sdallocx(void *p, size_t size, int flags)
+{
+    alloc_check_size(p, size, align_of(flags), "sdallocx");
+    alloc_free_slow(p, "sdallocx");
+}
+
+size_t nallocx(size_t size, int flags)
+{
+    return alloc_good_size(size, align_of(flags));
+}

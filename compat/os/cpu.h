@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which cpu are we on, and how many may we use. Level 0.
+ *
+ * Ids are hints: they may be sparse, may exceed any count and may have changed when the caller looks; users map them
+ * into their own tables with a bounds check.
+ */
+#ifndef COMPAT_OS_CPU_H
+#define COMPAT_OS_CPU_H
+
+#include "cc.h"
+
+/* What: the cpu the caller runs on, from the rseq area that glibc registered, else getcpu. Cost: a load, or a vDSO call.
+ * Context: any thread, any time. */
+unsigned cpu_current(void);
+
+/* What: how many cpus the process may run on (affinity mask), at least 1; read once. Cost: one system call the first
+ * time. Context: any time. Fails: 1. */
+unsigned cpu_count(void);
+
+#endif

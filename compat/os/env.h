@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The environment, without getenv. Level 0. */
+#ifndef COMPAT_OS_ENV_H
+#define COMPAT_OS_ENV_H
+
+#include "cc.h"
+
+/* What: the value of an environment variable, or NULL; always NULL in a set-user-id or set-capability program
+ * (AT_SECURE), where a stranger's environment must not weaken the heap. Owner: the environment; do not keep it.
+ * Context: our constructor and later; NULL before libc has set environ. */
+const char *env_get(const char *name);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#define _GNU_SOURCE
+#include "vm.h"
+
+#include "atomic.h"
+#include "bits.h"
+#include "sys.h"
+
+#include <errno.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+
+static struct vm_failure last_failure; /* racy on purpose: a message, not a decision */
+static size_t page_size;               /* 0 until asked for; every thread computes the same value */
+static size_t mapped_bytes;
+static bool through_libc;
+
+size_t vm_page_size(void)
+{
+    size_t size = load_relaxed(&page_size);
+    if (UNLIKELY(size == 0)) {
+        size = getauxval(AT_PAGESZ);
+        if (size == 0)
+            size = 4096;
+        store_relaxed(&page_size, size);
+    }
+    return size;
+}
+
+static void *fail(const char *call, size_t size, int error)
+{
+    last_failure.call = call;
+    last_failure.size = size;
+    last_failure.error = error;
+    return NULL;
+}
+
+void *vm_map(size_t size, bool reserve)
+{
+    long flags = MAP_PRIVATE | MAP_ANONYMOUS | (reserve ? 0 : MAP_NORESERVE);
+    long ret = sys_call6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (ret < 0 && ret > -4096)
+        return fail("mmap", size, (int)-ret);
+    add_relaxed(&mapped_bytes, size);
+    return (void *)ret;
+}
+
+void *vm_map_aligned(size_t size, size_t align, bool reserve)
+{
+    char *p = vm_map(size, reserve);
+    if (p == NULL || ((uintptr_t)p & (align - 1)) == 0)
+        return p;
+    vm_unmap(p, size);
+    size_t padded = size + align - vm_page_size();
+    if (padded < size || (p = vm_map(padded, reserve)) == NULL)
+        return NULL;
+    size_t head = align_up((uintptr_t)p, align) - (uintptr_t)p;
+    if (head != 0)
+        vm_unmap(p, head);
+    if (padded - head != size)
+        vm_unmap(p + head + size, padded - head - size);
+    return p + head;
+}
+
+int vm_unmap(void *p, size_t size)
+{
+    long ret;
+    if (load_relaxed(&through_libc)) {
+        int saved = errno;
+        ret = munmap(p, size) == 0 ? 0 : -errno;
+        errno = saved;
+    } else {
+        ret = sys_call3(SYS_munmap, (long)p, (long)size, 0);
+    }
+    if (ret != 0) {
+        fail("munmap", size, (int)-ret);
+        return (int)ret;
+    }
+    sub_relaxed(&mapped_bytes, size);
+    return 0;
+}
+
+static int advise(void *p, size_t size, int advice)
+{
+    if (!load_relaxed(&through_libc))
+        return (int)sys_call3(SYS_madvise, (long)p, (long)size, advice);
+    int saved = errno;
+    int ret = madvise(p, size, advice) == 0 ? 0 : -errno;
+    errno = saved;
+    return ret;
+}
+
+int vm_purge(void *p, size_t size)
+{
+    volatile uint64_t *first = p;
+    *first = ~(uint64_t)0;
+    int ret = advise(p, size, MADV_DONTNEED);
+    if (ret != 0)
+        return ret;
+    return *first == 0 ? 0 : -ENOSYS;
+}
+
+void *vm_remap(void *p, size_t old_size, size_t new_size)
+{
+    long ret;
+    if (load_relaxed(&through_libc)) {
+        int saved = errno;
+        void *q = mremap(p, old_size, new_size, MREMAP_MAYMOVE);
+        ret = q == MAP_FAILED ? -errno : (long)q;
+        errno = saved;
+    } else {
+        ret = sys_call6(SYS_mremap, (long)p, (long)old_size, (long)new_size, MREMAP_MAYMOVE, 0, 0);
+    }
+    if (ret < 0 && ret > -4096)
+        return fail("mremap", new_size, (int)-ret);
+    add_relaxed(&mapped_bytes, new_size - old_size);
+    return (void *)ret;
+}
+
+void vm_huge_pages(void *p, size_t size, bool want)
+{
+    advise(p, size, want ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+void vm_use_libc(void)
+{
+    store_relaxed(&through_libc, true);
+}
+
+struct vm_failure vm_last_failure(void)
+{
+    return last_failure;
+}
+
+size_t vm_mapped_bytes(void)
+{
+    return load_relaxed(&mapped_bytes);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The only place that asks the kernel for address space. Level 0.
+ *
+ * Mapping always uses raw system calls: a preloaded shim around mmap may call back into malloc. Giving memory back goes
+ * through libc's exported functions once the process has started (vm_use_libc), because MPI and RDMA registration caches
+ * hook those. errno is left as it was by every function here.
+ */
+#ifndef COMPAT_OS_VM_H
+#define COMPAT_OS_VM_H
+
+#include "cc.h"
+
+/* Why the last system call of this process failed, for the "why did my allocation fail" line. */
+struct vm_failure {
+    const char *call;
+    size_t size;
+    int error;
+};
+
+/* What: the kernel's page size in bytes, read once. Context: any time, also before init. Cost: a load. */
+size_t vm_page_size(void);
+
+/* What: map size bytes of zeroed private memory at an address of the kernel's choice. Units: bytes, a multiple of
+ * vm_page_size(). Owner: the caller. Fails: NULL, reason kept for vm_last_failure. Locks: none may be held.
+ * Context: any time. Cost: one mmap. `reserve` false adds MAP_NORESERVE. */
+void *vm_map(size_t size, bool reserve);
+
+/* What: as vm_map, at a multiple of align (a power of two >= page size). Cost: one mmap and up to two munmap. */
+void *vm_map_aligned(size_t size, size_t align, bool reserve);
+
+/* What: unmap. Fails: -errno; the range is then as it was. Locks: none may be held. */
+int vm_unmap(void *p, size_t size);
+
+/* What: give the pages of a range back; they read as zero afterwards if 0 is returned, which is verified on the first
+ * word: an emulator or a filter may do nothing and say yes. Fails: -errno, contents then unknown. Locks: none. */
+int vm_purge(void *p, size_t size);
+
+/* What: resize a mapping made by vm_map, moving it if need be. Fails: NULL and the old one is untouched. */
+void *vm_remap(void *p, size_t old_size, size_t new_size);
+
+/* What: ask for (or refuse) huge pages on a whole mapping. Fails: silently, it is advice. */
+void vm_huge_pages(void *p, size_t size, bool want);
+
+/* What: from now on release memory by libc's munmap, mremap and madvise. Context: our constructor, once. */
+void vm_use_libc(void);
+
+/* What: the last failure, zero-filled when there was none. Not exact under races; for messages only. */
+struct vm_failure vm_last_failure(void);
+
+/* What: bytes currently mapped through this file, and the calls made. For statistics; relaxed. */
+size_t vm_mapped_bytes(void);
+
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "alloc.h"
+
+#include "barn.h"
+#include "compat/os/bits.h"
+#include "compat/os/numa.h"
+#include "compat/os/vm.h"
+#include "fast.h"
+#include "large.h"
+#include "libc.h"
+#include "life.h"
+#include "misuse.h"
+#include "opt.h"
+#include "pcp.h"
+#include "slab.h"
+#include "zone.h"
+
+#include <string.h>
+
+enum { ALIGN_MAX_SHIFT = 47 }; /* no address has more bits */
+
+static void *small_alloc(class_t c)
+{
+    void *p = sheaf_pop(&tcache_self()->top[c]);
+    return p != NULL ? p : tcache_alloc_slow(c);
+}
+
+/* A free by one of our own calls: the hit path's push first. */
+static void small_free(class_t c, void *p, const char *func)
+{
+    struct tcache *tc = tcache_self();
+    if ((pmap_tag(p) ^ tc->node_tag) - 1 != c || !sheaf_push(&tc->top[c], p))
+        tcache_free_slow(c, p, func);
+}
+
+void *alloc_slow(size_t size)
+{
+    if (UNLIKELY(libc_in_use()))
+        return libc_calls.malloc(size);
+    life_start();
+    if (LIKELY(size <= SIZE_SMALL_MAX))
+        return tcache_alloc_slow(size_to_class(size));
+    if (size > PTRDIFF_MAX)
+        return NULL;
+    return large_alloc(numa_current(), size, 1, false);
+}
+
+/* A pointer whose tag says nothing: NULL, the C library's, ours but wrong, or a stranger's. */
+COLD static void free_unknown(void *p, const char *func)
+{
+    if (libc_in_use()) {
+        libc_calls.free(p);
+        return;
+    }
+    large_complain(p, func);
+    misuse_foreign(func, p);
+}
+
+void alloc_free_slow(void *p, const char *func)
+{
+    if (p == NULL)
+        return;
+    unsigned tag = pmap_tag(p);
+    class_t c = tag_class(tag);
+    if (LIKELY(tag != 0 && c < SIZE_CLASSES)) {
+        tcache_free_slow(c, p, func);
+        return;
+    }
+    struct page *pg = tag == 0 ? NULL : large_page(p);
+    if (LIKELY(pg != NULL))
+        large_free(pg);
+    else
+        free_unknown(p, func);
+}
+
+void *alloc_zeroed(size_t size)
+{
+    if (size <= SIZE_SMALL_MAX && !libc_in_use()) {
+        life_start();
+        void *p = small_alloc(size_to_class(size));
+        return p == NULL ? NULL : memset(p, 0, size);
+    }
+    if (libc_in_use())
+        return libc_calls.calloc(1, size);
+    life_start();
+    return size > PTRDIFF_MAX ? NULL : large_alloc(numa_current(), size, 1, true);
+}
+
+void *alloc_aligned(size_t align, size_t size, bool zero)
+{
+    if (libc_in_use()) {
+        void *q = libc_calls.memalign(align, size);
+        return q != NULL && zero ? memset(q, 0, size) : q;
+    }
+    if (size > PTRDIFF_MAX || align > (size_t)1 << ALIGN_MAX_SHIFT)
+        return NULL;
+    life_start();
+    class_t c = size_aligned_class(size, align);
+    if (c >= SIZE_CLASSES)
+        return large_alloc(numa_current(), size, align, zero);
+    void *p = small_alloc(c);
+    return p != NULL && zero ? memset(p, 0, size) : p;
+}
+
+size_t alloc_usable(const void *p)
+{
+    unsigned tag = pmap_tag(p);
+    class_t c = tag_class(tag);
+    if (tag == 0)
+        return p != NULL && libc_in_use() ? libc_calls.usable((void *)(uintptr_t)p) : 0;
+    if (c < SIZE_CLASSES)
+        return class_to_size(c);
+    const struct page *pg = large_page(p);
+    return pg == NULL ? 0 : pg->usable;
+}
+
+size_t alloc_good_size(size_t size, size_t align)
+{
+    if (size > PTRDIFF_MAX || align > (size_t)1 << ALIGN_MAX_SHIFT)
+        return 0;
+    class_t c = size_aligned_class(size, align);
+    return c < SIZE_CLASSES ? class_to_size(c) : align_up(size, vm_page_size());
+}
+
+/* ---- realloc ---- */
+
+static bool fits_small(class_t c, size_t size)
+{
+    size_t have = class_to_size(c);
+    return size <= have && (size > have / 2 || c == 0 || size_to_class(size) == c);
+}
+
+static void *move_small(void *p, class_t c, size_t size, const char *func)
+{
+    size_t old_size = class_to_size(c);
+    void *q = size <= SIZE_SMALL_MAX ? small_alloc(size_to_class(size)) : large_alloc(numa_current(), size, 1, false);
+    if (q != NULL) {
+        memcpy(q, p, old_size < size ? old_size : size);
+        small_free(c, p, func);
+    }
+    return q;
+}
+
+static void *move_large(struct page *pg, size_t size)
+{
+    size_t old_size = pg->usable;
+    void *p = pg->base;
+    void *q = size <= SIZE_SMALL_MAX ? small_alloc(size_to_class(size))
+              : size > old_size      ? large_alloc_growing(numa_current(), size)
+                                     : large_alloc(numa_current(), size, 1, false);
+    if (q != NULL) {
+        memcpy(q, p, old_size < size ? old_size : size);
+        large_free(pg);
+    }
+    return q;
+}
+
+COLD static void *resize_unknown(void *p, size_t size, const char *func)
+{
+    if (libc_in_use())
+        return libc_calls.realloc(p, size);
+    large_complain(p, func);
+    misuse_foreign(func, p);
+    return NULL;
+}
+
+void *alloc_resize(void *p, size_t size, const char *func)
+{
+    unsigned tag = pmap_tag(p);
+    class_t c = tag_class(tag);
+    if (UNLIKELY(size > PTRDIFF_MAX))
+        return NULL;
+    if (LIKELY(tag != 0 && c < SIZE_CLASSES)) {
+        if (opt.hardened)
+            slab_verify(p, func);
+        return fits_small(c, size) ? p : move_small(p, c, size, func);
+    }
+    struct page *pg = tag == 0 ? NULL : large_page(p);
+    if (pg == NULL)
+        return resize_unknown(p, size, func);
+    void *q = large_resize(pg, size);
+    return q != NULL ? q : move_large(pg, size);
+}
+
+bool alloc_resize_in_place(void *p, size_t size)
+{
+    unsigned tag = pmap_tag(p);
+    class_t c = tag_class(tag);
+    if (size > PTRDIFF_MAX || tag == 0)
+        return false;
+    if (c < SIZE_CLASSES)
+        return size <= class_to_size(c);
+    struct page *pg = large_page(p);
+    if (pg == NULL)
+        return false;
+    return size <= pg->usable || (pg->kind != PAGE_OWN && large_resize(pg, size) != NULL);
+}
+
+/* ---- sized frees, trim ---- */
+
+void alloc_check_size(const void *p, size_t size, size_t align, const char *func)
+{
+    unsigned tag = pmap_tag(p);
+    class_t c = tag_class(tag);
+    struct misuse m = {.func = func, .p = p, .what = "wrong size", .state = "in use"};
+    if (tag == 0 || size > PTRDIFF_MAX)
+        return;
+    if (c < SIZE_CLASSES) {
+        if (size_aligned_class(size, align) == c)
+            return;
+        m.size = class_to_size(c);
+        m.kind = "slab";
+        const struct page *pg = pmap_page(p);
+        m.base = page_address(pg->kind == PAGE_SLAB_TAIL ? pg->head : pg);
+    } else {
+        const struct page *pg = large_page(p);
+        if (pg == NULL || (size <= pg->usable && size > SIZE_SMALL_MAX) || size_aligned_class(size, align) >= SIZE_CLASSES)
+            return;
+        m.kind = pg->kind == PAGE_RUN ? "run" : "large";
+        m.base = pg->base;
+    }
+    misuse_wrong_size(&m);
+}
+
+bool alloc_trim(size_t keep)
+{
+    size_t given = 0;
+    tcache_request_trim();
+    tcache_flush("malloc_trim");
+    for (unsigned node = 0; node < numa_count(); node++)
+        for (class_t c = 0; c < SIZE_CLASSES; c++) {
+            tcache_adopt(c);
+            barn_flush(c, node, "malloc_trim");
+            slab_trim(c, node);
+        }
+    pcp_drain();
+    for (unsigned node = 0; node < numa_count(); node++)
+        given += zone_purge(node, keep);
+    return given != 0;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "large.h"
+
+#include "compat/os/bits.h"
+#include "compat/os/vm.h"
+#include "misuse.h"
+#include "pcp.h"
+#include "region.h"
+#include "zone.h"
+
+#include <string.h>
+
+static struct large_stats stats; /* relaxed counters */
+
+/* The three counters of the block's kind; they follow each other in struct large_stats. */
+static size_t *counters(const struct page *pg)
+{
+    return pg->kind == PAGE_RUN ? &stats.run_bytes : pg->kind == PAGE_LARGE ? &stats.large_bytes : &stats.own_bytes;
+}
+
+static void account(const struct page *pg, bool in)
+{
+    size_t *sum = counters(pg), sign = in ? 1 : (size_t)-1;
+    add_relaxed(&sum[0], sign * pg->usable);
+    add_relaxed(&sum[1], sign);
+    add_relaxed(&sum[2], sign * pg->npages);
+}
+
+static size_t os_round(size_t size)
+{
+    size_t page = vm_page_size();
+    return align_up(size == 0 ? 1 : size, page);
+}
+
+/* Make a run of pages a block. */
+static void *dress(struct page *pg, enum page_kind kind, size_t size, bool zero)
+{
+    void *p = page_address(pg);
+    if (zero && !pg->zeroed)
+        memset(p, 0, size);
+    pg->zeroed = false;
+    pg->kind = (uint8_t)kind;
+    pg->usable = os_round(size);
+    pg->base = p;
+    pg->region = NULL;
+    pmap_set_tags(pg, 1, TAG_BLOCK);
+    account(pg, true);
+    return p;
+}
+
+static void *alloc_run(unsigned node, size_t size, bool zero)
+{
+    unsigned order = size <= PAGE_BYTES ? 0 : ilog2_up(size) - PAGE_SHIFT;
+    struct page *pg = pcp_alloc(node, order);
+    return pg == NULL ? NULL : dress(pg, PAGE_RUN, size, zero);
+}
+
+static void *alloc_in_window(unsigned node, size_t size, size_t room, size_t align, bool zero)
+{
+    size_t npages = (room + PAGE_BYTES - 1) >> PAGE_SHIFT;
+    size_t align_pages = align <= PAGE_BYTES ? 1 : align >> PAGE_SHIFT;
+    struct page *pg = zone_alloc(node, npages, align_pages);
+    return pg == NULL ? NULL : dress(pg, PAGE_LARGE, size, zero);
+}
+
+static void *alloc_own(size_t size, size_t align)
+{
+    struct region *r = region_map_large(os_round(size), align < vm_page_size() ? vm_page_size() : align);
+    if (r == NULL)
+        return NULL;
+    struct page *pg = pmap_page_init(r->base);
+    pg->kind = PAGE_OWN;
+    pg->zeroed = false;
+    pg->npages = 1;
+    pg->usable = r->size;
+    pg->base = r->base;
+    pg->region = r;
+    pmap_set_tags(pg, 1, TAG_BLOCK);
+    account(pg, true);
+    return r->base;
+}
+
+void *large_alloc(unsigned node, size_t size, size_t align, bool zero)
+{
+    if (size <= RUN_BYTES_MAX && align <= PAGE_BYTES)
+        return alloc_run(node, size, zero);
+    if (size <= LARGE_OWN_BYTES && align <= LARGE_OWN_BYTES)
+        return alloc_in_window(node, size, size, align, zero);
+    return alloc_own(size, align);
+}
+
+void *large_alloc_growing(unsigned node, size_t size)
+{
+    if (size <= RUN_BYTES_MAX || size > LARGE_OWN_BYTES)
+        return large_alloc(node, size, 1, false);
+    size_t room = size + size / 4;
+    return alloc_in_window(node, size, room > LARGE_OWN_BYTES ? LARGE_OWN_BYTES : room, 1, false);
+}
+
+struct page *large_page(const void *p)
+{
+    struct page *pg = pmap_page(p);
+    bool block = pg != NULL && (pg->kind == PAGE_RUN || pg->kind == PAGE_LARGE || pg->kind == PAGE_OWN);
+    return block && (uintptr_t)pg->base == pmap_strip(p) ? pg : NULL;
+}
+
+void large_free(struct page *pg)
+{
+    enum page_kind kind = pg->kind;
+    account(pg, false);
+    pmap_set_tags(pg, 1, 0);
+    if (kind == PAGE_RUN) {
+        pcp_free(pg, pg->order, false);
+    } else if (kind == PAGE_LARGE) {
+        unsigned node = pg->node;
+        zone_free(pg, pg->npages, false);
+        zone_relax(node);
+    } else {
+        pg->kind = PAGE_NONE;
+        region_unmap_large(pg->region); /* refused: address space is lost, and stays in the account */
+    }
+}
+
+static bool resize_large(struct page *pg, size_t size)
+{
+    size_t npages = (size + PAGE_BYTES - 1) >> PAGE_SHIFT;
+    if (size <= RUN_BYTES_MAX || size > LARGE_OWN_BYTES)
+        return false;
+    account(pg, false);
+    bool ok = npages <= pg->npages || zone_grow(pg, npages);
+    bool shrunk = ok && os_round(size) < pg->usable; /* on purpose: give the tail back */
+    if (shrunk)
+        zone_shrink(pg, npages);
+    if (ok)
+        pg->usable = os_round(size);
+    account(pg, true);
+    if (shrunk)
+        zone_relax(pg->node);
+    return ok;
+}
+
+/* Move an own mapping; its descriptor moves with it. */
+static void *resize_own(struct page *pg, size_t size)
+{
+    struct region *r = pg->region;
+    size_t new_size = os_round(size);
+    if (size <= LARGE_OWN_BYTES / 2)
+        return NULL;
+    account(pg, false);
+    if (new_size != r->size && !region_remap_large(r, new_size)) {
+        account(pg, true);
+        return NULL;
+    }
+    if (r->base != pg->base) {
+        pmap_set_tags(pg, 1, 0);
+        pg->kind = PAGE_NONE;
+        if (!pmap_cover(r->base, new_size)) /* no memory for a leaf: usable, but free will call it foreign */
+            return r->base;
+        pg = pmap_page_init(r->base);
+        pg->kind = PAGE_OWN;
+        pg->npages = 1;
+        pg->zeroed = false;
+        pg->base = r->base;
+        pg->region = r;
+        pmap_set_tags(pg, 1, TAG_BLOCK);
+    }
+    pg->usable = new_size;
+    account(pg, true);
+    return r->base;
+}
+
+void *large_resize(struct page *pg, size_t size)
+{
+    void *p = pg->base;
+    if (pg->kind == PAGE_OWN)
+        return resize_own(pg, size);
+    if (pg->kind == PAGE_LARGE)
+        return resize_large(pg, size) ? p : NULL;
+    if (size > PAGE_BYTES << pg->order || size <= SIZE_SMALL_MAX || size < pg->usable / 2)
+        return NULL;
+    account(pg, false);
+    pg->usable = os_round(size);
+    account(pg, true);
+    return p;
+}
+
+/* ---- wrong pointers ---- */
+
+/* The block that covers an inner page: walk back to the first descriptor that says what it is. */
+static struct page *covering(const void *p)
+{
+    uintptr_t a = pmap_strip(p) & ~(PAGE_BYTES - 1);
+    for (size_t back = 0; back <= LARGE_OWN_BYTES >> PAGE_SHIFT; back++, a -= PAGE_BYTES) {
+        struct page *pg = pmap_page((void *)a);
+        if (pg == NULL)
+            return NULL;
+        if (pg->kind != PAGE_NONE)
+            return pg->kind != PAGE_OWN && pg->npages > back ? pg : NULL;
+    }
+    return NULL;
+}
+
+void large_complain(const void *p, const char *func)
+{
+    struct page *pg = pmap_page(p);
+    if (pg == NULL || (pg->kind != PAGE_OWN && !region_contains((void *)pmap_strip(p))))
+        return;
+    struct misuse m = {.func = func, .p = p, .what = "double free", .state = "already free", .kind = "large"};
+    m.base = (void *)(pmap_strip(p) & ~(PAGE_BYTES - 1));
+    struct page *block = pg->kind == PAGE_OWN ? pg : covering(p);
+    if (block != NULL && (block->kind == PAGE_RUN || block->kind == PAGE_LARGE || block->kind == PAGE_OWN)) {
+        m.base = block->base;
+        m.what = "not the start of a block";
+        m.state = NULL;
+        m.kind = block->kind == PAGE_RUN ? "run" : "large";
+    } else if (pg->kind == PAGE_CACHED) {
+        m.kind = "run";
+    }
+    misuse_abort(&m);
+}
+
+struct large_stats large_stats(void)
+{
+    const size_t *from = (const size_t *)&stats;
+    struct large_stats st;
+    size_t *to = (size_t *)&st;
+    for (size_t i = 0; i < sizeof st / sizeof *to; i++)
+        to[i] = load_relaxed(&from[i]);
+    return st;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Blocks above the largest class. Level 7, over pcp, zone and region.
+ *
+ *     run    up to 512 KiB          2^order pages from the pcp lists
+ *     large  up to LARGE_OWN_BYTES  exact pages out of a window
+ *     own    above                  a mapping of its own, which mremap can move
+ *
+ * The first page's descriptor holds usable (the request rounded up to os pages) and base; its tag is TAG_BLOCK; pages
+ * inside a block have tag 0. Any live block is owned by the program alone, so its descriptor needs no lock.
+ */
+#ifndef CORE_LARGE_H
+#define CORE_LARGE_H
+
+#include "pmap.h"
+
+/* What: a block of at least size bytes at a multiple of align. Units: bytes; size <= PTRDIFF_MAX; align a power of two.
+ * zero: all size bytes read as zero. Locks: none may be held. Fails: NULL. Cost: O(1); seldom a system call. */
+void *large_alloc(unsigned node, size_t size, size_t align, bool zero);
+
+/* What: the descriptor of the block that begins at p, or NULL if none does. */
+struct page *large_page(const void *p);
+
+/* What: free the block. Locks: none may be held; may purge or unmap. */
+void large_free(struct page *pg);
+
+/* What: resize without copying. Result: the block's address, moved only for an own mapping. Fails: NULL, unchanged:
+ * the caller copies. */
+void *large_resize(struct page *pg, size_t size);
+
+/* What: size of a new block for data that has grown to size once already: room to grow in place, address space only. */
+void *large_alloc_growing(unsigned node, size_t size);
+
+/* What: p lies in our memory, yet no block begins there: print the misuse line and abort. Returns for foreign pointers.
+ * Locks: none may be held. */
+void large_complain(const void *p, const char *func);
+
+struct large_stats {
+    size_t run_bytes, run_count, run_pages;
+    size_t large_bytes, large_count, large_pages;
+    size_t own_bytes, own_count, own_pages;
+};
+/* What: live blocks: usable bytes, how many, and pages taken from windows; relaxed counters. */
+struct large_stats large_stats(void);
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "life.h"
+
+#include "barn.h"
+#include "compat/os/env.h"
+#include "compat/os/fmt.h"
+#include "compat/os/lock.h"
+#include "compat/os/tls.h"
+#include "compat/os/vm.h"
+#include "libc.h"
+#include "meta.h"
+#include "opt.h"
+#include "pcp.h"
+#include "rank.h"
+#include "region.h"
+#include "report.h"
+#include "slab.h"
+#include "tcache.h"
+#include "zone.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+uint32_t life_state;
+static struct lock fork_lock; /* one fork at a time: the lock layer knows one forking thread */
+
+void life_start_slow(void)
+{
+    uint32_t fresh = 0;
+    if (cas_acquire(&life_state, &fresh, 1)) {
+        pcp_init();
+        store_release(&life_state, 2); /* pairs with life_start's acquire */
+        return;
+    }
+    while (load_acquire(&life_state) != 2)
+        sched_yield();
+}
+
+/* ---- fork ---- */
+
+void life_fork_prepare(void)
+{
+    lock_fork_hold(&fork_lock, RANK_FORK);
+    lock_fork_begin();
+    report_fork_hold();
+    tcache_fork_hold();
+    barn_fork_hold();
+    slab_fork_hold();
+    pcp_fork_hold();
+    zone_fork_hold();
+    region_fork_hold();
+    meta_fork_hold();
+}
+
+static void open_all(bool child)
+{
+    meta_fork_open();
+    region_fork_open();
+    zone_fork_open(child);
+    pcp_fork_open();
+    slab_fork_open();
+    barn_fork_open();
+    tcache_fork_open(child);
+    report_fork_open();
+    lock_fork_end();
+    lock_fork_open(&fork_lock);
+}
+
+void life_fork_parent(void)
+{
+    open_all(false);
+}
+
+void life_fork_child(void)
+{
+    open_all(true);
+}
+
+/* ---- constructor, exit ---- */
+
+extern void asan_init_symbol(void) __asm__("__asan_init") __attribute__((weak));
+extern void tsan_init_symbol(void) __asm__("__tsan_init") __attribute__((weak));
+extern void msan_init_symbol(void) __asm__("__msan_init") __attribute__((weak));
+
+bool life_sanitizer(void)
+{
+    return asan_init_symbol != NULL || tsan_init_symbol != NULL || msan_init_symbol != NULL;
+}
+
+static void say_hello(void)
+{
+    char buf[512];
+    struct fmt f = {.buf = buf, .cap = sizeof buf, .fd = 2};
+    fmt_add(&f, "sheaf: in use%s\n", libc_in_use() ? " (off: calls go to the C library)" : "");
+    opt_print(&f);
+    fmt_flush(&f);
+}
+
+void life_construct(void)
+{
+    opt_init(env_get("SHEAF_CONF"));
+    life_start();
+    if (opt.off && libc_init())
+        tcache_detach(); /* what the loader allocated from us stays ours; nothing new does */
+    else if (opt.hardened)
+        tcache_flush("start");
+    tls_exit_init(tcache_detach);
+    if (tcache_self()->state == TCACHE_LIVE)
+        tls_exit_arm(); /* attached before there was a key */
+    pthread_atfork(life_fork_prepare, life_fork_parent, life_fork_child);
+    vm_use_libc();
+    if (opt.verbose)
+        say_hello();
+}
+
+__attribute__((destructor)) static void at_exit(void)
+{
+    if (opt.stats_print)
+        report_print(2);
+    if (opt.stats_json != 0)
+        report_json_file((const char *)opt.stats_json);
+}

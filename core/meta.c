@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "meta.h"
+
+#include "compat/os/bits.h"
+#include "compat/os/lock.h"
+#include "compat/os/vm.h"
+#include "dbg.h"
+#include "rank.h"
+
+#include <string.h>
+
+enum {
+    SIZES = META_MAX_SHIFT - META_MIN_SHIFT + 1,
+    FIRST_CHUNK = 48 << 10, /* enough for a program that does little */
+    CHUNK_MIN = 256 << 10,
+    CHUNK_MAX = 4 << 20,
+    CHUNK_SCARCE = 64 << 10, /* when address space is short */
+};
+
+struct block {
+    struct block *next;
+};
+
+static struct {
+    struct lock lock;
+    struct block *free[SIZES]; /* META lock */
+    char *bump, *end;          /* META lock: the rest of the newest chunk */
+    size_t mapped, used;       /* META lock */
+    size_t next_chunk;
+} meta;
+
+static char first_chunk[FIRST_CHUNK] __attribute__((aligned(4096)));
+
+static unsigned size_index(size_t size)
+{
+    return size <= 1 << META_MIN_SHIFT ? 0 : ilog2_up(size) - META_MIN_SHIFT;
+}
+
+/* Cut the rest of a chunk into free blocks, so that a new chunk wastes nothing of the old. */
+static void retire_rest_locked(void)
+{
+    for (int i = SIZES - 1; i >= 0; i--) {
+        size_t size = (size_t)1 << (META_MIN_SHIFT + i);
+        while ((size_t)(meta.end - meta.bump) >= size) {
+            struct block *b = (struct block *)meta.bump;
+            meta.bump += size;
+            b->next = meta.free[i];
+            meta.free[i] = b;
+        }
+    }
+}
+
+static void add_chunk_locked(char *p, size_t size)
+{
+    retire_rest_locked();
+    meta.bump = p;
+    meta.end = p + size;
+    meta.mapped += size;
+}
+
+static void *take_locked(unsigned i)
+{
+    size_t size = (size_t)1 << (META_MIN_SHIFT + i);
+    struct block *b = meta.free[i];
+    if (b != NULL) {
+        meta.free[i] = b->next;
+    } else {
+        if (meta.mapped == 0)
+            add_chunk_locked(first_chunk, FIRST_CHUNK);
+        if ((size_t)(meta.end - meta.bump) < size)
+            return NULL;
+        b = (struct block *)meta.bump;
+        meta.bump += size;
+    }
+    meta.used += size;
+    return b;
+}
+
+/* Map a chunk with no lock held; two threads may both do so, which wastes nothing: the other chunk's rest is cut up. */
+static bool grow(void)
+{
+    lock_acquire(&meta.lock, RANK_META);
+    size_t size = meta.next_chunk < CHUNK_MIN ? CHUNK_MIN : meta.next_chunk;
+    meta.next_chunk = size < CHUNK_MAX ? size * 2 : size;
+    lock_release(&meta.lock);
+    char *p = vm_map(size, false);
+    if (p == NULL) {
+        size = CHUNK_SCARCE;
+        p = vm_map(size, false);
+    }
+    if (p == NULL)
+        return false;
+    lock_acquire(&meta.lock, RANK_META);
+    add_chunk_locked(p, size);
+    lock_release(&meta.lock);
+    return true;
+}
+
+void *meta_alloc(size_t size)
+{
+    ASSERT(size <= (size_t)1 << META_MAX_SHIFT);
+    unsigned i = size_index(size);
+    for (;;) {
+        lock_acquire(&meta.lock, RANK_META);
+        void *p = take_locked(i);
+        lock_release(&meta.lock);
+        if (p != NULL || !grow())
+            return p;
+    }
+}
+
+void *meta_zalloc(size_t size)
+{
+    void *p = meta_alloc(size);
+    return p == NULL ? NULL : memset(p, 0, size);
+}
+
+void meta_free(void *p, size_t size)
+{
+    unsigned i = size_index(size);
+    struct block *b = p;
+    lock_acquire(&meta.lock, RANK_META);
+    b->next = meta.free[i];
+    meta.free[i] = b;
+    meta.used -= (size_t)1 << (META_MIN_SHIFT + i);
+    lock_release(&meta.lock);
+}
+
+struct meta_stats meta_stats(void)
+{
+    lock_acquire(&meta.lock, RANK_META);
+    struct meta_stats s = {.mapped = meta.mapped, .used = meta.used};
+    lock_release(&meta.lock);
+    return s;
+}
+
+void meta_fork_hold(void)
+{
+    lock_fork_hold(&meta.lock, RANK_META);
+}
+
+void meta_fork_open(void)
+{
+    lock_fork_open(&meta.lock);
+}

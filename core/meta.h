@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Memory for our own bookkeeping. Level 2: over vm, used by everything above.
+ *
+ * Power-of-two blocks of 64 bytes to 8 KiB from chunks that are never unmapped; a freed block goes to the free list of
+ * its size. Metadata never lies in or next to the program's memory. The first chunk is part of the library's zeroed
+ * data, so a program that does little maps none.
+ */
+#ifndef CORE_META_H
+#define CORE_META_H
+
+#include "compat/os/cc.h"
+
+enum { META_MIN_SHIFT = 6, META_MAX_SHIFT = 13 };
+
+/* What: a block of at least size bytes, aligned to its power of two (at most 64 guaranteed). Contents are undefined.
+ * Units: bytes, at most 8 KiB. Locks: takes META; may map, so the caller holds no lock. Fails: NULL.
+ * Cost: O(1); now and then one mmap. */
+void *meta_alloc(size_t size);
+
+/* What: as meta_alloc, zeroed. */
+void *meta_zalloc(size_t size);
+
+/* What: give a block back. Units: the size it was asked with. Context: any. Cost: O(1). */
+void meta_free(void *p, size_t size);
+
+struct meta_stats {
+    size_t mapped; /* bytes of chunks, the static one included */
+    size_t used;   /* bytes in blocks handed out */
+};
+
+struct meta_stats meta_stats(void);
+
+/* What: fork: hold and open the lock. */
+void meta_fork_hold(void);
+void meta_fork_open(void);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "pmap.h"
+
+#include "compat/os/bits.h"
+#include "compat/os/vm.h"
+
+intptr_t pmap_root[1 << PMAP_ROOT_BITS];
+uint16_t pmap_zero_tags[PMAP_LEAF_PAGES] __attribute__((aligned(4096)));
+static size_t mapped_bytes; /* relaxed counter */
+
+static struct pmap_leaf *leaf_of(uintptr_t a)
+{
+    if (a >> PMAP_LEAF_SHIFT >> PMAP_ROOT_BITS != 0)
+        return NULL;
+    intptr_t distance = load_acquire(&pmap_root[a >> PMAP_LEAF_SHIFT]); /* pairs with the release in add_leaf */
+    return distance == 0 ? NULL : (struct pmap_leaf *)((uintptr_t)pmap_zero_tags + (uintptr_t)distance);
+}
+
+struct page *pmap_page(const void *p)
+{
+    uintptr_t a = pmap_strip(p);
+    struct pmap_leaf *leaf = leaf_of(a);
+    return leaf == NULL ? NULL : &leaf->page[(a >> PAGE_SHIFT) & (PMAP_LEAF_PAGES - 1)];
+}
+
+struct page *pmap_page_init(void *p)
+{
+    struct page *pg = pmap_page(p);
+    pg->pfn = (uint32_t)((uintptr_t)p >> PAGE_SHIFT);
+    return pg;
+}
+
+void pmap_set_tags(struct page *pg, size_t npages, unsigned tag)
+{
+    uintptr_t a = (uintptr_t)page_address(pg);
+    for (size_t i = 0; i < npages; i++, a += PAGE_BYTES) {
+        struct pmap_leaf *leaf = leaf_of(a);
+        store_relaxed(&leaf->tag[(a >> PAGE_SHIFT) & (PMAP_LEAF_PAGES - 1)], (uint16_t)tag);
+    }
+}
+
+/* Map the leaf for one 4 GiB stretch. Two threads may race: one leaf wins, the other goes back. */
+static bool add_leaf(uintptr_t a)
+{
+    size_t size = align_up(sizeof(struct pmap_leaf), vm_page_size());
+    struct pmap_leaf *leaf = vm_map(size, false);
+    if (leaf == NULL)
+        return false;
+    intptr_t none = 0;
+    intptr_t distance = (intptr_t)((uintptr_t)leaf - (uintptr_t)pmap_zero_tags);
+    /* release; pairs with leaf_of's acquire and with the address dependency of pmap_tag */
+    if (cas_acq_rel(&pmap_root[a >> PMAP_LEAF_SHIFT], &none, distance))
+        add_relaxed(&mapped_bytes, size);
+    else
+        vm_unmap(leaf, size);
+    return true;
+}
+
+bool pmap_cover(void *base, size_t size)
+{
+    uintptr_t a = align_down((uintptr_t)base, PAGE_BYTES), end = (uintptr_t)base + size;
+    if ((end - 1) >> PMAP_LEAF_SHIFT >> PMAP_ROOT_BITS != 0)
+        return false;
+    for (; a < end; a = (a | (((uintptr_t)1 << PMAP_LEAF_SHIFT) - 1)) + 1)
+        if (leaf_of(a) == NULL && !add_leaf(a))
+            return false;
+    return true;
+}
+
+size_t pmap_mapped_bytes(void)
+{
+    return load_relaxed(&mapped_bytes);
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The page map: from any address to a 16-bit tag and a page descriptor. Level 4; the tag look-up is part of the hit path.
+ *
+ *     root[address >> 32]              48 bits of address; beyond is foreign
+ *       -> leaf: tag[2^16], page[2^16] one of each for every 64 KiB page of 4 GiB
+ *
+ * root holds the distance from one shared leaf of zeroes, 0 meaning that one: an all-zero process is valid as it is, and
+ * no look-up tests for absence. Leaves are mapped when address space below them is, and never unmapped.
+ *
+ * tag = node << TAG_NODE_SHIFT | class + 1 for every page of a slab, TAG_BLOCK for the first page of a run or large
+ * block, 0 for all else.
+ *   INV-PMAP-1 a tag is set before any pointer into the slab is handed out, and cleared, under the list lock, once every
+ *              object is free and before the pages go down.
+ *   INV-PMAP-2 a leaf's contents are in place before root points to it (release; readers depend on the address).
+ * Nothing near a pointer is ever read to find out whose it is.
+ */
+#ifndef CORE_PMAP_H
+#define CORE_PMAP_H
+
+#include "compat/os/atomic.h"
+#include "size.h"
+
+enum {
+    PMAP_ROOT_BITS = 16,
+    PMAP_LEAF_SHIFT = 32,
+    PMAP_LEAF_PAGES = 1 << (PMAP_LEAF_SHIFT - PAGE_SHIFT),
+    TAG_NODE_SHIFT = 6,
+    TAG_CLASS_MASK = (1 << TAG_NODE_SHIFT) - 1,
+    TAG_BLOCK = TAG_CLASS_MASK,
+};
+_Static_assert(SIZE_CLASSES + 1 < TAG_BLOCK, "class + 1 must fit the tag beside TAG_BLOCK");
+
+enum page_kind {
+    PAGE_NONE,      /* not ours, or inside a block */
+    PAGE_FREE,      /* first page of a free run of the zone */
+    PAGE_FREE_LAST, /* last page of a free run of two or more */
+    PAGE_CACHED,    /* first page of a run that a pcp list, a purge or a builder holds */
+    PAGE_SLAB,      /* first page of a slab */
+    PAGE_SLAB_TAIL, /* further page of a slab */
+    PAGE_RUN,       /* first page of a page run, a block of up to RUN_BYTES_MAX */
+    PAGE_LARGE,     /* first page of a larger block inside a window */
+    PAGE_OWN,       /* first page of a block that is a mapping of its own; not aligned to our pages */
+};
+
+/* One descriptor for every page of 64 KiB. Who writes: the layer that owns the page at the time, under its lock. */
+struct page {
+    uint8_t kind;   /* enum page_kind */
+    uint8_t order;  /* slab, pcp: the run is 2^order pages */
+    uint8_t class;  /* slab */
+    uint8_t zeroed; /* the whole run is known to read as zero */
+    uint32_t pfn;   /* address >> PAGE_SHIFT; set whenever kind is */
+    uint32_t npages;
+    uint16_t nfree; /* slab, list lock: free objects */
+    uint8_t bucket; /* slab, list lock: which list it is on */
+    uint8_t node;
+    struct page *next, *prev; /* list of the owner */
+    union {
+        struct { /* slab, list lock */
+            uint64_t *bits; /* set bit: object is free (in the slab, not in a sheaf) */
+            uint64_t inline_bits[3];
+        };
+        struct { /* run, large, own: constant while the block lives, but for realloc by its owner */
+            size_t usable; /* bytes: the request rounded up to os pages */
+            void *base;
+            struct region *region; /* own */
+        };
+        struct page *head; /* slab tail */
+    };
+};
+_Static_assert(sizeof(struct page) == 64, "one cache line a page");
+
+struct pmap_leaf {
+    uint16_t tag[PMAP_LEAF_PAGES];
+    struct page page[PMAP_LEAF_PAGES];
+};
+
+extern intptr_t pmap_root[1 << PMAP_ROOT_BITS];
+extern uint16_t pmap_zero_tags[PMAP_LEAF_PAGES];
+
+/* What: an address as a number, without the tag that arm64 programs may keep in the top byte. */
+HOT_INLINE uintptr_t pmap_strip(const void *p)
+{
+#if defined(__aarch64__) /* if: only there do programs keep tags in the top byte */
+    return (uintptr_t)p & (((uintptr_t)1 << 56) - 1);
+#else
+    return (uintptr_t)p;
+#endif
+}
+
+/* What: the tag of the page an address lies in; 0 for anything that is not ours. Order: relaxed; whoever got the pointer
+ * rightly also got the tag (INV-PMAP-1). Context: any time. Cost: two loads. */
+HOT_INLINE unsigned pmap_tag(const void *p)
+{
+    uintptr_t a = pmap_strip(p);
+    if (UNLIKELY(a >> PMAP_LEAF_SHIFT >> PMAP_ROOT_BITS != 0))
+        return 0;
+    intptr_t distance = load_relaxed(&pmap_root[a >> PMAP_LEAF_SHIFT]);
+    const uint16_t *tags = (const uint16_t *)((uintptr_t)pmap_zero_tags + (uintptr_t)distance);
+    return load_relaxed(&tags[(a >> PAGE_SHIFT) & (PMAP_LEAF_PAGES - 1)]);
+}
+
+static inline unsigned tag_make(class_t c, unsigned node)
+{
+    return node << TAG_NODE_SHIFT | (c + 1);
+}
+
+/* What: class of a slab's tag; SIZE_CLASSES or more for TAG_BLOCK and 0. */
+static inline class_t tag_class(unsigned tag)
+{
+    return (tag & TAG_CLASS_MASK) - 1;
+}
+
+/* What: descriptor of the page an address lies in. Fails: NULL where there is no leaf. Context: any time. */
+struct page *pmap_page(const void *p);
+
+/* What: as pmap_page, for a page of a covered range; also writes down the page's number. Locks: the owner's. */
+struct page *pmap_page_init(void *p);
+
+/* What: first byte of a page. */
+static inline char *page_address(const struct page *pg)
+{
+    return (char *)((uintptr_t)pg->pfn << PAGE_SHIFT);
+}
+
+/* What: set the tags of n pages from pg on. Locks: the owner's. Order: relaxed, see INV-PMAP-1. */
+void pmap_set_tags(struct page *pg, size_t npages, unsigned tag);
+
+/* What: map the leaves over a range. Locks: none may be held. Fails: false (no memory). */
+bool pmap_cover(void *base, size_t size);
+
+/* What: bytes of leaves mapped. */
+size_t pmap_mapped_bytes(void);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "region.h"
+
+#include "compat/os/bits.h"
+#include "compat/os/lock.h"
+#include "compat/os/vm.h"
+#include "meta.h"
+#include "opt.h"
+#include "pmap.h"
+#include "rank.h"
+
+static struct {
+    struct lock lock;
+    struct region *list;       /* REGION lock */
+    struct region_stats stats; /* REGION lock */
+} regions;
+
+static void account_locked(const struct region *r, bool in)
+{
+    regions.stats.bytes[r->kind] += in ? r->size : -r->size;
+    regions.stats.count[r->kind] += in ? 1 : (size_t)-1;
+}
+
+static struct region *add(enum region_kind kind, char *base, size_t size)
+{
+    struct region *r = meta_alloc(sizeof *r);
+    if (r == NULL)
+        return NULL;
+    *r = (struct region){.base = base, .size = size, .kind = kind};
+    lock_acquire(&regions.lock, RANK_REGION);
+    r->next = regions.list;
+    if (r->next != NULL)
+        r->next->prev = r;
+    regions.list = r;
+    account_locked(r, true);
+    lock_release(&regions.lock);
+    return r;
+}
+
+static void remove_region(struct region *r)
+{
+    lock_acquire(&regions.lock, RANK_REGION);
+    if (r->next != NULL)
+        r->next->prev = r->prev;
+    if (r->prev != NULL)
+        r->prev->next = r->next;
+    else
+        regions.list = r->next;
+    account_locked(r, false);
+    lock_release(&regions.lock);
+    meta_free(r, sizeof *r);
+}
+
+/* Windows double what is mapped, between two bounds: few steps for a big program, little for a small one. */
+static size_t window_size(size_t need)
+{
+    size_t size = region_stats().bytes[REGION_WINDOW];
+    if (size < WINDOW_BYTES_MIN)
+        size = WINDOW_BYTES_MIN;
+    if (size > WINDOW_BYTES_MAX)
+        size = WINDOW_BYTES_MAX;
+    return align_up(size < need ? need : size, PAGE_BYTES);
+}
+
+struct region *region_map_window(size_t need)
+{
+    size_t slack = PAGE_BYTES - vm_page_size(); /* whatever the kernel's choice, an aligned range fits */
+    size_t size = window_size(need);
+    char *p;
+    while ((p = vm_map(size + slack, false)) == NULL) {
+        if (size <= need)
+            return NULL;
+        size = align_up(size / 2 < need ? need : size / 2, PAGE_BYTES);
+    }
+    char *base = (char *)align_up((uintptr_t)p, PAGE_BYTES);
+    struct region *r = pmap_cover(base, size) ? add(REGION_WINDOW, base, size) : NULL;
+    if (r == NULL)
+        vm_unmap(p, size + slack);
+    else if (opt.thp != OPT_THP_AUTO)
+        vm_huge_pages(base, size, opt.thp == OPT_THP_ALWAYS);
+    return r;
+}
+
+struct region *region_map_large(size_t size, size_t align)
+{
+    char *p = vm_map_aligned(size, align, true);
+    if (p == NULL)
+        return NULL;
+    struct region *r = pmap_cover(p, size) ? add(REGION_LARGE, p, size) : NULL;
+    if (r == NULL)
+        vm_unmap(p, size);
+    return r;
+}
+
+int region_unmap_large(struct region *r)
+{
+    int error = vm_unmap(r->base, r->size);
+    if (error == 0)
+        remove_region(r);
+    return error;
+}
+
+bool region_remap_large(struct region *r, size_t new_size)
+{
+    char *p = vm_remap(r->base, r->size, new_size);
+    if (p == NULL)
+        return false;
+    lock_acquire(&regions.lock, RANK_REGION);
+    account_locked(r, false);
+    r->base = p;
+    r->size = new_size;
+    account_locked(r, true);
+    lock_release(&regions.lock);
+    return true;
+}
+
+struct region_stats region_stats(void)
+{
+    lock_acquire(&regions.lock, RANK_REGION);
+    struct region_stats s = regions.stats;
+    lock_release(&regions.lock);
+    return s;
+}
+
+bool region_contains(const void *p)
+{
+    bool found = false;
+    lock_acquire(&regions.lock, RANK_REGION);
+    for (struct region *r = regions.list; r != NULL && !found; r = r->next)
+        found = (const char *)p >= r->base && (const char *)p < r->base + r->size;
+    lock_release(&regions.lock);
+    return found;
+}
+
+void region_fork_hold(void)
+{
+    lock_fork_hold(&regions.lock, RANK_REGION);
+}
+
+void region_fork_open(void)
+{
+    lock_fork_open(&regions.lock);
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "report.h"
+
+#include "barn.h"
+#include "compat/os/lock.h"
+#include "compat/os/numa.h"
+#include "compat/os/vm.h"
+#include "large.h"
+#include "meta.h"
+#include "misuse.h"
+#include "opt.h"
+#include "pcp.h"
+#include "rank.h"
+#include "region.h"
+#include "slab.h"
+#include "tcache.h"
+#include "zone.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct lock report_lock;
+static struct report shared_report; /* REPORT lock */
+static struct tcache_stats shared_threads; /* REPORT lock */
+
+static size_t minus(size_t a, size_t b)
+{
+    return a > b ? a - b : 0; /* counters of running threads may be a little apart */
+}
+
+static void snapshot_class(struct report *r, class_t c)
+{
+    struct report_class *rc = &r->classes[c];
+    *rc = (struct report_class){.size = class_to_size(c), .cached = shared_threads.cached[c]};
+    for (unsigned node = 0; node < numa_count(); node++) {
+        struct slab_stats s = slab_stats(c, node);
+        struct barn_stats b = barn_stats(c, node);
+        rc->slabs += s.slabs;
+        rc->free += s.free_objs;
+        rc->refills += s.refills;
+        rc->flushed += s.flushed_objs;
+        rc->slab_locks += s.lock_acquired;
+        rc->slab_waits += s.lock_contended;
+        rc->barn += b.objs;
+        rc->barn_full += b.full;
+        rc->barn_limit += b.limit;
+        rc->barn_get += b.get;
+        rc->barn_get_fail += b.get_fail;
+        rc->barn_put += b.put;
+        rc->barn_put_fail += b.put_fail;
+        rc->barn_locks += b.lock_acquired;
+        rc->barn_waits += b.lock_contended;
+    }
+    rc->objs = rc->slabs * size_info[c].objs;
+    rc->live = minus(rc->objs, rc->free + rc->barn + rc->cached);
+    rc->waste = rc->slabs * ((PAGE_BYTES << size_info[c].order) - size_info[c].objs * rc->size);
+    r->small_live += rc->live * rc->size;
+    r->small_cached += rc->cached * rc->size;
+    r->small_barn += rc->barn * rc->size;
+    r->small_free += rc->free * rc->size;
+    r->small_waste += rc->waste;
+}
+
+static void snapshot_pages(struct report *r)
+{
+    for (unsigned node = 0; node < numa_count(); node++) {
+        struct zone_stats z = zone_stats(node);
+        r->zone_dirty += z.dirty;
+        r->zone_clean += z.clean;
+        r->purged += z.purged;
+        r->purge_calls += z.purge_calls;
+        r->purge_failures += z.purge_failures;
+    }
+    struct region_stats rs = region_stats();
+    r->window_bytes = rs.bytes[REGION_WINDOW];
+    r->window_count = rs.count[REGION_WINDOW];
+    r->own_bytes = rs.bytes[REGION_LARGE];
+    r->own_count = rs.count[REGION_LARGE];
+    struct large_stats l = large_stats();
+    r->run_bytes = l.run_pages << PAGE_SHIFT;
+    r->large_bytes = l.large_pages << PAGE_SHIFT;
+    r->run_count = l.run_count;
+    r->large_count = l.large_count;
+    r->run_usable = l.run_bytes;
+    r->large_usable = l.large_bytes;
+    r->pcp_bytes = pcp_stats().bytes;
+}
+
+const struct report *report_take(void)
+{
+    lock_acquire(&report_lock, RANK_REPORT);
+    struct report *r = &shared_report;
+    memset(r, 0, sizeof *r);
+    tcache_stats(&shared_threads);
+    for (class_t c = 0; c < SIZE_CLASSES; c++)
+        snapshot_class(r, c);
+    snapshot_pages(r);
+    size_t named = r->small_live + r->small_cached + r->small_barn + r->small_free + r->small_waste + r->run_bytes +
+                   r->large_bytes + r->pcp_bytes + r->zone_dirty + r->zone_clean;
+    r->in_transit = minus(r->window_bytes, named);
+    struct meta_stats m = meta_stats();
+    r->meta_bytes = m.mapped;
+    r->meta_used = m.used;
+    r->leaf_bytes = pmap_mapped_bytes();
+    r->mapped = vm_mapped_bytes();
+    r->threads = shared_threads.threads;
+    r->slow_alloc = shared_threads.counts.slow_alloc;
+    r->slow_free = shared_threads.counts.slow_free;
+    r->swaps = shared_threads.counts.swaps;
+    r->refills = shared_threads.counts.refills;
+    r->flushes = shared_threads.counts.flushes;
+    r->foreign = misuse_foreign_count();
+    r->wrong_size = misuse_wrong_size_count();
+    return r;
+}
+
+void report_done(void)
+{
+    lock_release(&report_lock);
+}
+
+void report_fork_hold(void)
+{
+    lock_fork_hold(&report_lock, RANK_REPORT);
+}
+
+void report_fork_open(void)
+{
+    lock_fork_open(&report_lock);
+}
+
+/* ---- for people ---- */
+
+static void row(struct fmt *f, const char *name, size_t bytes, size_t count)
+{
+    fmt_add(f, "  %-34s %14zu", name, bytes);
+    if (count != SIZE_MAX)
+        fmt_add(f, "  in %zu", count);
+    fmt_add(f, "\n");
+}
+
+static void print_classes(struct fmt *f, const struct report *r)
+{
+    fmt_add(f, "%8s %8s %10s %10s %10s %10s %10s %10s %10s %10s\n", "size", "slabs", "live", "cached", "in barns",
+            "free", "waste B", "barn lock", "slab lock", "waits");
+    for (class_t c = 0; c < SIZE_CLASSES; c++) {
+        const struct report_class *k = &r->classes[c];
+        if (k->slabs != 0)
+            fmt_add(f, "%8zu %8zu %10zu %10zu %10zu %10zu %10zu %10zu %10zu %10zu\n", k->size, k->slabs, k->live,
+                    k->cached, k->barn, k->free, k->waste, k->barn_locks, k->slab_locks, k->barn_waits + k->slab_waits);
+    }
+}
+
+static void print_barns(struct fmt *f, const struct report *r)
+{
+    fmt_add(f, "%8s %10s %10s %10s %10s %10s %10s\n", "barns of", "full", "limit", "get", "get fail", "put", "put fail");
+    for (class_t c = 0; c < SIZE_CLASSES; c++) {
+        const struct report_class *k = &r->classes[c];
+        if (k->barn_get + k->barn_put + k->barn_get_fail + k->barn_put_fail != 0)
+            fmt_add(f, "%8zu %10zu %10zu %10zu %10zu %10zu %10zu\n", k->size, k->barn_full, k->barn_limit, k->barn_get,
+                    k->barn_get_fail, k->barn_put, k->barn_put_fail);
+    }
+}
+
+static void print_totals(struct fmt *f, const struct report *r)
+{
+    fmt_add(f, "windows (bytes)\n");
+    row(f, "small objects, live", r->small_live, SIZE_MAX);
+    row(f, "small objects, threads' sheaves", r->small_cached, r->threads);
+    row(f, "small objects, barns", r->small_barn, SIZE_MAX);
+    row(f, "small objects, free in slabs", r->small_free, SIZE_MAX);
+    row(f, "ends of slabs", r->small_waste, SIZE_MAX);
+    row(f, "page runs to 512 KiB", r->run_bytes, r->run_count);
+    row(f, "large blocks", r->large_bytes, r->large_count);
+    row(f, "pcp lists", r->pcp_bytes, SIZE_MAX);
+    row(f, "zone, dirty", r->zone_dirty, SIZE_MAX);
+    row(f, "zone, clean (not resident)", r->zone_clean, SIZE_MAX);
+    row(f, "in transit", r->in_transit, SIZE_MAX);
+    row(f, "= windows", r->window_bytes, r->window_count);
+    fmt_add(f, "beside them\n");
+    row(f, "blocks with their own mapping", r->own_bytes, r->own_count);
+    row(f, "metadata", r->meta_bytes, SIZE_MAX);
+    row(f, "page map leaves", r->leaf_bytes, SIZE_MAX);
+    row(f, "mapped in all", r->mapped, SIZE_MAX);
+    row(f, "purged so far", r->purged, r->purge_calls);
+    fmt_add(f, "slow calls: malloc %zu, free %zu; swaps %zu, refills %zu, flushes %zu\n", r->slow_alloc, r->slow_free,
+            r->swaps, r->refills, r->flushes);
+    fmt_add(f, "foreign pointers %zu, wrong sizes %zu\n", r->foreign, r->wrong_size);
+}
+
+static void print_failure(struct fmt *f)
+{
+    struct vm_failure v = vm_last_failure();
+    if (v.call != NULL)
+        fmt_add(f, "last system call refused: %s of %zu bytes, errno %d\n", v.call, v.size, v.error);
+}
+
+void report_print(int fd)
+{
+    char buf[512];
+    struct fmt f = {.buf = buf, .cap = sizeof buf, .fd = fd};
+    const struct report *r = report_take();
+    fmt_add(&f, "sheaf statistics\n");
+    print_classes(&f, r);
+    print_barns(&f, r);
+    print_totals(&f, r);
+    report_done();
+    print_failure(&f);
+    fmt_add(&f, "options\n");
+    opt_print(&f);
+    fmt_flush(&f);
+}
+
+/* ---- for programs ---- */
+
+NOINLINE static void json_class(struct fmt *f, const struct report_class *k, const char *sep)
+{
+    fmt_add(f,
+            "%s\n    {\"size\": %zu, \"slabs\": %zu, \"objs\": %zu, \"live\": %zu, \"cached\": %zu, \"barn\": %zu, "
+            "\"free\": %zu, \"waste_bytes\": %zu, \"barn_locks\": %zu, \"barn_waits\": %zu, \"slab_locks\": %zu, "
+            "\"slab_waits\": %zu, \"barn_full\": %zu, \"barn_limit\": %zu, \"barn_get\": %zu, \"barn_get_fail\": %zu, "
+            "\"barn_put\": %zu, \"barn_put_fail\": %zu, \"refills\": %zu, \"flushed\": %zu}",
+            sep, k->size, k->slabs, k->objs, k->live, k->cached, k->barn, k->free, k->waste, k->barn_locks,
+            k->barn_waits, k->slab_locks, k->slab_waits, k->barn_full, k->barn_limit, k->barn_get, k->barn_get_fail,
+            k->barn_put, k->barn_put_fail, k->refills, k->flushed);
+}
+
+NOINLINE static void json_totals(struct fmt *f, const struct report *r)
+{
+    const struct {
+        const char *name;
+        size_t value;
+    } v[] = {
+        {"small_live", r->small_live},     {"small_cached", r->small_cached}, {"small_barn", r->small_barn},
+        {"small_free", r->small_free},     {"small_waste", r->small_waste},   {"run", r->run_bytes},
+        {"large", r->large_bytes},         {"pcp", r->pcp_bytes},             {"zone_dirty", r->zone_dirty},
+        {"zone_clean", r->zone_clean},     {"in_transit", r->in_transit},     {"windows", r->window_bytes},
+        {"own", r->own_bytes},             {"meta", r->meta_bytes},           {"leaves", r->leaf_bytes},
+        {"mapped", r->mapped},             {"purged", r->purged},             {"purge_calls", r->purge_calls},
+        {"threads", r->threads},           {"slow_alloc", r->slow_alloc},     {"slow_free", r->slow_free},
+        {"swaps", r->swaps},               {"refills", r->refills},           {"flushes", r->flushes},
+        {"foreign", r->foreign},           {"wrong_size", r->wrong_size},
+    };
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++)
+        fmt_add(f, "%s\n  \"%s\": %zu", i == 0 ? "" : ",", v[i].name, v[i].value);
+}
+
+void report_json(int fd)
+{
+    char buf[512];
+    struct fmt f = {.buf = buf, .cap = sizeof buf, .fd = fd};
+    const struct report *r = report_take();
+    fmt_add(&f, "{\"sheaf\": 1,");
+    json_totals(&f, r);
+    fmt_add(&f, ",\n  \"classes\": [");
+    const char *sep = "";
+    for (class_t c = 0; c < SIZE_CLASSES; c++)
+        if (r->classes[c].slabs != 0) {
+            json_class(&f, &r->classes[c], sep);
+            sep = ",";
+        }
+    report_done();
+    fmt_add(&f, "\n  ]\n}\n");
+    fmt_flush(&f);
+}
+
+void report_json_file(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        fmt_message("stats_json: cannot write %s", path);
+        return;
+    }
+    report_json(fd);
+    close(fd);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Where does the memory go? One snapshot, three printers. Level 10.
+ *
+ * Counters are read while other threads run: each is right at some moment near the call. Nothing is allocated.
+ */
+#ifndef CORE_REPORT_H
+#define CORE_REPORT_H
+
+#include "compat/os/fmt.h"
+#include "size.h"
+
+struct report_class {
+    size_t size;        /* bytes of one object */
+    size_t slabs, objs; /* slabs, and objects they hold */
+    size_t free;        /* objects free in slabs */
+    size_t barn;        /* objects in full sheaves of barns */
+    size_t cached;      /* objects in threads' sheaves */
+    size_t live;        /* the rest: the program's */
+    size_t waste;       /* bytes at slabs' ends */
+    size_t refills, flushed; /* slab list: refills served, objects flushed */
+    size_t slab_locks, slab_waits, barn_locks, barn_waits;
+    size_t barn_full, barn_limit, barn_get, barn_get_fail, barn_put, barn_put_fail;
+};
+
+struct report {
+    struct report_class classes[SIZE_CLASSES];
+    /* Bytes; the first group adds up to window_bytes, own and meta are mapped beside it. */
+    size_t small_live, small_cached, small_barn, small_free, small_waste;
+    size_t run_bytes, large_bytes;       /* by pages taken */
+    size_t pcp_bytes, zone_dirty, zone_clean;
+    size_t in_transit;                   /* window bytes in none of the above: pages that some thread is moving */
+    size_t window_bytes, window_count;
+    size_t own_bytes, own_count;         /* blocks with a mapping of their own */
+    size_t run_count, large_count;
+    size_t run_usable, large_usable;     /* by usable size */
+    size_t meta_bytes, meta_used, leaf_bytes;
+    size_t mapped;                       /* bytes the vm layer mapped, and what the static first chunk adds */
+    size_t purged, purge_calls, purge_failures;
+    size_t threads;
+    size_t slow_alloc, slow_free, swaps, refills, flushes;
+    size_t foreign, wrong_size;
+};
+
+/* What: take the snapshot; there is one, too large for a stack, and it stays the caller's until report_done.
+ * Locks: takes REPORT and holds it; takes many others, one at a time. None may be held. */
+const struct report *report_take(void);
+void report_done(void);
+
+/* What: the table for people, to a file descriptor. */
+void report_print(int fd);
+
+/* What: the snapshot as JSON, to a descriptor or into a file (created or truncated). Fails: one line on stderr. */
+void report_json(int fd);
+void report_json_file(const char *path);
+
+void report_fork_hold(void);
+void report_fork_open(void);
+
+#endif

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "slab.h"
+
+#include "compat/os/lock.h"
+#include "compat/os/numa.h"
+#include "dbg.h"
+#include "meta.h"
+#include "misuse.h"
+#include "pcp.h"
+#include "rank.h"
+#include "zone.h"
+
+#include <string.h>
+
+enum { NO_BUCKET = 0xff, LOOK_AHEAD = 32, INLINE_WORDS = 3 };
+
+struct slabs {
+    struct lock lock;
+    struct page *bucket[SLAB_BUCKETS]; /* everything here: SLAB lock */
+    struct page *empty;
+    size_t nempty;
+    size_t nslabs, free_objs; /* also read without the lock, as a hint */
+    size_t made, released, refills, flushed_objs;
+} CACHE_ALIGNED;
+
+static struct slabs all_slabs[NUMA_NODES][SIZE_CLASSES];
+
+/* ---- geometry ---- */
+
+static unsigned words_of(class_t c)
+{
+    return (size_info[c].objs + 63u) / 64;
+}
+
+static unsigned bucket_of(class_t c, unsigned nfree)
+{
+    return nfree * size_info[c].bucket_recip >> 16;
+}
+
+static struct page *head_of(struct page *pg)
+{
+    return pg != NULL && pg->kind == PAGE_SLAB_TAIL ? pg->head : pg;
+}
+
+static struct page *slab_of(const void *p)
+{
+    return head_of(pmap_page(p));
+}
+
+/* ---- lists ---- */
+
+static void list_add(struct page **list, struct page *pg)
+{
+    pg->prev = NULL;
+    pg->next = *list;
+    if (pg->next != NULL)
+        pg->next->prev = pg;
+    *list = pg;
+}
+
+static void list_remove(struct page **list, struct page *pg)
+{
+    if (pg->next != NULL)
+        pg->next->prev = pg->prev;
+    if (pg->prev != NULL)
+        pg->prev->next = pg->next;
+    else
+        *list = pg->next;
+}
+
+static struct page **list_of(struct slabs *s, unsigned bucket)
+{
+    return bucket < SLAB_BUCKETS ? &s->bucket[bucket] : &s->empty;
+}
+
+/* Put a slab where its nfree says (INV-SLAB-2). */
+static void relist(struct slabs *s, struct page *pg)
+{
+    unsigned objs = size_info[pg->class].objs;
+    unsigned bucket = pg->nfree == 0 ? NO_BUCKET : pg->nfree == objs ? SLAB_BUCKETS : bucket_of(pg->class, pg->nfree);
+    if (LIKELY(bucket == pg->bucket))
+        return;
+    if (pg->bucket != NO_BUCKET)
+        list_remove(list_of(s, pg->bucket), pg);
+    s->nempty += (bucket == SLAB_BUCKETS) - (size_t)(pg->bucket == SLAB_BUCKETS);
+    if (bucket != NO_BUCKET)
+        list_add(list_of(s, bucket), pg);
+    pg->bucket = (uint8_t)bucket;
+}
+
+static struct page *fullest(const struct slabs *s)
+{
+    for (int b = 0; b < SLAB_BUCKETS; b++)
+        if (s->bucket[b] != NULL)
+            return s->bucket[b];
+    return s->empty;
+}
+
+/* ---- a slab's life ---- */
+
+static size_t bits_bytes(class_t c)
+{
+    return words_of(c) * sizeof(uint64_t);
+}
+
+static void fill_bits(struct page *pg, class_t c)
+{
+    unsigned objs = size_info[c].objs;
+    memset(pg->bits, 0xff, bits_bytes(c));
+    if (objs % 64 != 0)
+        pg->bits[objs / 64] = ((uint64_t)1 << (objs % 64)) - 1;
+}
+
+/* Make a slab of a run of pages. Nobody else sees it yet: no lock. Fails: false, the pages have gone back. */
+static bool dress(struct page *pg, class_t c, unsigned node)
+{
+    pg->order = size_info[c].order;
+    pg->bits = words_of(c) <= INLINE_WORDS ? pg->inline_bits : meta_alloc(bits_bytes(c));
+    if (pg->bits == NULL) {
+        pcp_free(pg, pg->order, pg->zeroed);
+        return false;
+    }
+    pg->class = (uint8_t)c;
+    fill_bits(pg, c);
+    pg->nfree = size_info[c].objs;
+    pg->bucket = NO_BUCKET;
+    pg->kind = PAGE_SLAB;
+    for (size_t i = 1; i < pg->npages; i++) {
+        struct page *tail = pmap_page_init(page_address(pg) + i * PAGE_BYTES);
+        tail->head = pg;
+        tail->kind = PAGE_SLAB_TAIL;
+    }
+    pmap_set_tags(pg, pg->npages, tag_make(c, node)); /* INV-PMAP-1 */
+    return true;
+}
+
+/* Pages for the next slabs of a class: a class with many slabs takes several in one run, as many as it may keep empty, so
+ * that its slabs lie together and leave long free runs behind when they go. */
+static struct page *pages_for(const struct slabs *s, class_t c, unsigned node)
+{
+    unsigned order = size_info[c].order;
+    size_t many = load_relaxed(&s->nslabs) >> SLAB_EMPTY_SHIFT, most = (size_t)SLAB_RUN_PAGES >> order;
+    many = many < most ? many : most;
+    struct page *run = many < 2 ? NULL : zone_alloc(node, many << order, 1);
+    return run != NULL ? run : pcp_alloc(node, order);
+}
+
+/* New slabs, linked by next. Fails: NULL, no memory. */
+static struct page *slabs_new(const struct slabs *s, class_t c, unsigned node)
+{
+    size_t npages = (size_t)1 << size_info[c].order;
+    struct page *list = NULL, *pg = pages_for(s, c, node);
+    while (pg != NULL) {
+        struct page *rest = pg->npages > npages ? zone_split(pg, pg->npages - npages) : NULL;
+        struct page *slab = rest != NULL ? rest : pg;
+        if (dress(slab, c, node)) {
+            slab->next = list;
+            list = slab;
+        }
+        pg = rest != NULL ? pg : NULL;
+    }
+    return list;
+}
+
+static void enter_locked(struct slabs *s, struct page *fresh)
+{
+    for (struct page *next; fresh != NULL; fresh = next) {
+        next = fresh->next;
+        relist(s, fresh);
+        owner_add(&s->nslabs, 1);
+        owner_add(&s->free_objs, size_info[fresh->class].objs);
+        s->made++;
+    }
+}
+
+/* Unlink a wholly free slab; from here on no pointer into it is valid. */
+static void retire_locked(struct slabs *s, struct page *pg)
+{
+    list_remove(&s->empty, pg);
+    s->nempty--;
+    owner_add(&s->nslabs, (size_t)-1);
+    owner_add(&s->free_objs, -(size_t)size_info[pg->class].objs);
+    s->released++;
+    pmap_set_tags(pg, pg->npages, 0);
+    pg->kind = PAGE_CACHED;
+}
+
+/* Give the pages of retired slabs (linked by next) down. No lock held. */
+static void release(struct page *pg)
+{
+    for (struct page *next; pg != NULL; pg = next) {
+        next = pg->next;
+        for (size_t i = 1; i < pg->npages; i++)
+            pmap_page(page_address(pg) + i * PAGE_BYTES)->kind = PAGE_NONE;
+        if (pg->bits != pg->inline_bits)
+            meta_free(pg->bits, bits_bytes(pg->class));
+        pcp_free(pg, size_info[pg->class].order, false);
+    }
+}
+
+/* ---- taking objects ---- */
+
+/* Take the rest of a cache line's group of objects behind bit i, as far as they are free and there is room. */
+static unsigned take_group(uint64_t *bits, unsigned i, unsigned group, char *base, size_t size, void **out,
+                           unsigned room)
+{
+    unsigned n = 0;
+    while ((i + 1) % group != 0 && n < room && (*bits >> ((i + 1) % 64) & 1) != 0) {
+        i++;
+        *bits &= ~((uint64_t)1 << (i % 64));
+        out[n++] = base + i * size;
+    }
+    return n;
+}
+
+static unsigned take(struct page *pg, void **out, unsigned want, unsigned room)
+{
+    class_t c = pg->class;
+    size_t size = class_to_size(c);
+    char *base = page_address(pg);
+    unsigned n = 0, last = 0;
+    uint64_t *word = NULL;
+    for (unsigned w = 0, words = words_of(c); w < words && n < want; w++) {
+        uint64_t bits = pg->bits[w];
+        if (bits == 0)
+            continue;
+        word = &pg->bits[w];
+        for (; bits != 0 && n < want; bits &= bits - 1) {
+            last = w * 64 + (unsigned)__builtin_ctzll(bits);
+            out[n++] = base + last * size;
+        }
+        *word = bits;
+    }
+    if (n == want && n < room)
+        n += take_group(word, last, size_info[c].group, base, size, out + n, room - n);
+    pg->nfree = (uint16_t)(pg->nfree - n);
+    return n;
+}
+
+static unsigned take_locked(struct slabs *s, void **out, unsigned want, unsigned room)
+{
+    unsigned n = 0;
+    while (n < want) {
+        struct page *pg = fullest(s);
+        if (pg == NULL)
+            break;
+        n += take(pg, out + n, want - n, room - n);
+        relist(s, pg);
+    }
+    owner_add(&s->free_objs, -(size_t)n);
+    s->refills += n > 0;
+    return n;
+}
+
+unsigned slab_alloc_bulk(class_t c, unsigned node, void **out, unsigned want, unsigned room)
+{
+    struct slabs *s = &all_slabs[node][c];
+    struct page *fresh = NULL;
+    unsigned most = want < room ? want : room;
+    most = most < SLAB_HOLD_OBJS ? most : SLAB_HOLD_OBJS;
+    for (;;) {
+        lock_acquire(&s->lock, RANK_SLAB);
+        enter_locked(s, fresh);
+        unsigned n = take_locked(s, out, most, room);
+        lock_release(&s->lock);
+        if (n > 0 || (fresh = slabs_new(s, c, node)) == NULL)
+            return n;
+    }
+}
+
+/* ---- giving objects back ---- */
+
+static bool on_grid(const struct page *pg, class_t c, const void *p, unsigned *index)
+{
+    size_t offset = pmap_strip(p) - (uintptr_t)page_address(pg);
+    *index = size_index(c, offset);
+    return *index * class_to_size(c) == offset && *index < size_info[c].objs;
+}
+
+static bool bit_is_set(const struct page *pg, unsigned i)
+{
+    return (pg->bits[i / 64] >> (i % 64) & 1) != 0;
+}
+
+/* Say what is wrong with a pointer that was taken for an object of class c. No lock held. */
+COLD _Noreturn static void complain(const struct page *pg, class_t c, const void *p, const char *func)
+{
+    struct misuse m = {.func = func, .p = p, .size = class_to_size(c), .kind = "slab"};
+    unsigned index;
+    if (pg == NULL || pg->kind != PAGE_SLAB || pg->class != c) { /* its slab is gone: it was free before */
+        m.base = (void *)(pmap_strip(p) & ~(PAGE_BYTES - 1));
+        m.what = "double free";
+        m.state = "already free";
+    } else {
+        m.base = page_address(pg);
+        bool good = on_grid(pg, c, p, &index);
+        m.what = good ? "double free" : "not the start of a block";
+        m.state = good ? "already free" : NULL;
+    }
+    misuse_abort(&m);
+}
+
+/* Mark one object free. Fails: false, nothing changed: the pointer is wrong. */
+static bool put_locked(struct slabs *s, class_t c, struct page *pg, const void *p)
+{
+    unsigned i;
+    if (UNLIKELY(pg == NULL || pg->kind != PAGE_SLAB || pg->class != c || !on_grid(pg, c, p, &i) || bit_is_set(pg, i)))
+        return false;
+    pg->bits[i / 64] |= (uint64_t)1 << (i % 64);
+    pg->nfree++;
+    relist(s, pg);
+    return true;
+}
+
+/* Mark up to LOOK_AHEAD objects free, their descriptors fetched ahead. Result: objects done; fewer: the next is wrong. */
+static unsigned put_some_locked(struct slabs *s, class_t c, void *const *objs, unsigned n)
+{
+    struct page *pg[LOOK_AHEAD];
+    for (unsigned i = 0; i < n; i++) {
+        pg[i] = pmap_page(objs[i]);
+        __builtin_prefetch(pg[i], 1);
+    }
+    for (unsigned i = 0; i < n; i++)
+        if (UNLIKELY(!put_locked(s, c, head_of(pg[i]), objs[i])))
+            return i;
+    return n;
+}
+
+/* Take wholly free slabs beyond the allowance off the lists. Result: list linked by next. */
+static struct page *collect_locked(struct slabs *s, size_t keep)
+{
+    struct page *list = NULL;
+    while (s->nempty > keep) {
+        struct page *pg = s->empty;
+        retire_locked(s, pg);
+        pg->next = list;
+        list = pg;
+    }
+    return list;
+}
+
+static unsigned free_hold(struct slabs *s, class_t c, void *const *objs, unsigned n, struct page **retired)
+{
+    unsigned done = 0, part, got;
+    lock_acquire(&s->lock, RANK_SLAB);
+    do {
+        part = n - done < LOOK_AHEAD ? n - done : LOOK_AHEAD;
+        got = put_some_locked(s, c, objs + done, part);
+        done += got;
+    } while (got == part && done < n && done < SLAB_HOLD_OBJS);
+    owner_add(&s->free_objs, done);
+    s->flushed_objs += done;
+    *retired = collect_locked(s, SLAB_EMPTY_KEEP + (s->nslabs >> SLAB_EMPTY_SHIFT));
+    lock_release(&s->lock);
+    return got == part ? done : done | 1u << 31;
+}
+
+void slab_free_bulk(class_t c, unsigned node, void *const *objs, unsigned n, const char *func)
+{
+    struct slabs *s = &all_slabs[node][c];
+    for (unsigned done = 0; done < n;) {
+        struct page *retired;
+        unsigned got = free_hold(s, c, objs + done, n - done, &retired);
+        if (UNLIKELY(got >> 31 != 0)) {
+            const void *p = objs[done + (got & ~(1u << 31))];
+            complain(slab_of(p), c, p, func);
+        }
+        done += got;
+        release(retired);
+    }
+}
+
+void slab_verify(const void *p, const char *func)
+{
+    unsigned tag = pmap_tag(p);
+    class_t c = tag_class(tag);
+    if (tag == 0 || c >= SIZE_CLASSES)
+        return;
+    struct slabs *s = &all_slabs[tag >> TAG_NODE_SHIFT][c];
+    unsigned i;
+    lock_acquire(&s->lock, RANK_SLAB);
+    struct page *pg = slab_of(p);
+    bool good = pg != NULL && pg->kind == PAGE_SLAB && on_grid(pg, c, p, &i) && !bit_is_set(pg, i);
+    lock_release(&s->lock);
+    if (!good)
+        complain(pg, c, p, func);
+}
+
+size_t slab_trim(class_t c, unsigned node)
+{
+    struct slabs *s = &all_slabs[node][c];
+    lock_acquire(&s->lock, RANK_SLAB);
+    size_t n = s->nempty;
+    struct page *list = collect_locked(s, 0);
+    lock_release(&s->lock);
+    release(list);
+    return n;
+}
+
+bool slab_draining(class_t c, unsigned node)
+{
+    const struct slabs *s = &all_slabs[node][c];
+    size_t free_objs = load_relaxed(&s->free_objs), objs = load_relaxed(&s->nslabs) * size_info[c].objs;
+    return free_objs * 2 > objs && free_objs * class_to_size(c) > SLAB_DRAIN_BYTES;
+}
+
+/* ---- looking at it ---- */
+
+struct slab_stats slab_stats(class_t c, unsigned node)
+{
+    struct slabs *s = &all_slabs[node][c];
+    lock_acquire(&s->lock, RANK_SLAB);
+    struct slab_stats st = {
+        .slabs = s->nslabs,
+        .empty = s->nempty,
+        .free_objs = s->free_objs,
+        .made = s->made,
+        .released = s->released,
+        .refills = s->refills,
+        .flushed_objs = s->flushed_objs,
+        .lock_acquired = s->lock.acquired,
+        .lock_contended = s->lock.contended,
+    };
+    lock_release(&s->lock);
+    return st;
+}
+
+static void check_slab(struct page *pg, class_t c, unsigned bucket)
+{
+    unsigned set = 0;
+    for (unsigned w = 0; w < words_of(c); w++)
+        set += (unsigned)__builtin_popcountll(pg->bits[w]);
+    CHECK_EQ(set, pg->nfree);
+    if (size_info[c].objs % 64 != 0)
+        CHECK_EQ(pg->bits[size_info[c].objs / 64] >> (size_info[c].objs % 64), 0);
+    CHECK_EQ(pg->bucket, bucket);
+    CHECK_EQ(pg->nfree == size_info[c].objs, bucket == SLAB_BUCKETS);
+    for (size_t i = 0; i < pg->npages; i++) {
+        char *a = page_address(pg) + i * PAGE_BYTES;
+        CHECK_EQ(tag_class(pmap_tag(a)), c);
+        CHECK(slab_of(a) == pg);
+    }
+}
+
+void slab_check(class_t c, unsigned node)
+{
+    struct slabs *s = &all_slabs[node][c];
+    size_t free_objs = 0, empty = 0;
+    lock_acquire(&s->lock, RANK_SLAB);
+    for (unsigned b = 0; b <= SLAB_BUCKETS; b++)
+        for (struct page *pg = *list_of(s, b); pg != NULL; pg = pg->next) {
+            check_slab(pg, c, b);
+            free_objs += pg->nfree;
+            empty += b == SLAB_BUCKETS;
+        }
+    CHECK_EQ(free_objs, s->free_objs);
+    CHECK_EQ(empty, s->nempty);
+    CHECK(empty <= s->nslabs);
+    lock_release(&s->lock);
+}
+
+void slab_fork_hold(void)
+{
+    for (unsigned n = 0; n < numa_count(); n++)
+        for (class_t c = 0; c < SIZE_CLASSES; c++)
+            lock_fork_hold(&all_slabs[n][c].lock, RANK_SLAB);
+}
+
+void slab_fork_open(void)
+{
+    for (unsigned n = 0; n < numa_count(); n++)
+        for (class_t c = 0; c < SIZE_CLASSES; c++)
+            lock_fork_open(&all_slabs[n][c].lock);
+}

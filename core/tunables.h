@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Every constant that a sweep may change, with its unit and its reason. Level 1. */
+#ifndef CORE_TUNABLES_H
+#define CORE_TUNABLES_H
+
+#include "compat/os/cc.h"
+
+enum {
+    PAGE_SHIFT = 16, /* our page: 64 KiB, so one leaf of 2^16 tags covers 4 GiB and a tag look-up is two shifts */
+    RUN_ORDER_MAX = 3, /* pages 2^0..2^3, 64 to 512 KiB, come from the pcp */
+};
+
+#define PAGE_BYTES ((size_t)1 << PAGE_SHIFT)
+#define RUN_BYTES_MAX (PAGE_BYTES << RUN_ORDER_MAX) /* largest block that is a page run */
+#define RUN_PAGES_MAX ((size_t)1 << RUN_ORDER_MAX)
+
+/* ---- sheaves (tcache.c, barn.c) ---- */
+enum {
+    START_OPS = 4,             /* first operations of a class in a thread go to the slab one by one */
+    SMALL_SHEAF_BYTES = 2048,  /* objects in a thread's first sheaf of a class */
+    SHEAF_BYTES_MAX = 256 << 10, /* objects in one sheaf, at most: 8 of the largest class */
+    GROW_VISITS = 4,           /* barn visits after which a class doubles its capacity */
+    IDLE_SCAN = 2048,          /* slow calls of a thread between two looks for idle classes */
+    BARN_FULL_MIN = 10,        /* full sheaves a barn keeps before traffic has shown a need */
+    BARN_LIMIT_MAX = 32,       /* times the two minima a barn may come to keep */
+    BARN_EMPTY_MAX = 10,       /* empty sheaves a barn keeps */
+};
+#define CACHE_BUDGET ((size_t)64 << 20)     /* bytes of objects all threads may park in sheaves, shared evenly */
+#define CACHE_THREAD_MAX ((size_t)8 << 20)  /* one thread's share, at most */
+#define CACHE_THREAD_MIN ((size_t)64 << 10) /* one thread's share, at least */
+#define BARN_BYTES_MIN ((size_t)256 << 10)  /* bytes of objects a barn keeps before traffic has shown a need */
+
+/* ---- slabs (slab.c) ---- */
+enum {
+    SLAB_BUCKETS = 8,      /* lists of partial slabs by fullness */
+    SLAB_HOLD_OBJS = 128,  /* most objects moved under one hold of a list lock */
+    SLAB_EMPTY_KEEP = 1,   /* empty slabs a class keeps ... */
+    SLAB_EMPTY_SHIFT = 4,  /* ... plus one for every 2^4 slabs it has */
+    SLAB_RUN_PAGES = 32,   /* most pages taken at once for slabs of one class: 2 MiB */
+    SLAB_DRAIN_BYTES = 1 << 20, /* free bytes above which a mostly free class counts as draining */
+};
+
+/* ---- page layer (pcp.c, zone.c) ---- */
+enum {
+    PCP_BATCH_PAGES = 7,  /* pages taken from the zone at once for the smallest run */
+    PCP_HIGH_PAGES = 32,  /* pages a shard holds before it gives back: 2 MiB */
+};
+#define ZONE_DIRTY_MIN ((size_t)16 << 20) /* free dirty bytes kept whatever the heap's size */
+#define ZONE_PURGE_RUN ((size_t)1 << 20)  /* shorter dirty runs are left for reuse, unless asked for by a trim */
+#define ZONE_PURGE_MAX ((size_t)32 << 20) /* bytes isolated at a time */
+
+/* ---- regions (region.c, large.c) ---- */
+#define WINDOW_BYTES_MIN ((size_t)2 << 20)   /* first window */
+#define WINDOW_BYTES_MAX ((size_t)256 << 20) /* windows grow with the heap up to this */
+#define LARGE_OWN_BYTES ((size_t)64 << 20)   /* larger blocks have a mapping of their own */
+
+#endif
