@@ -8,11 +8,11 @@ PROC_TEST(fork, beside_busy_threads_hardened, "@", "hardened:true", "proc_fork_b
 
 /* R02: other libraries' handlers allocate; who registered first differs. */
 PROC_TEST(fork, handlers_loaded_before, "shim_atfork1.so:shim_atfork2.so:shim_atfork3.so:@", NULL, "proc_fork_busy", "4",
-          proc_count(80, 1000), "handlers")
+          proc_count(50, 1000), "handlers")
 PROC_TEST(fork, handlers_loaded_after, "@:shim_atfork3.so:shim_atfork2.so:shim_atfork1.so", NULL, "proc_fork_busy", "4",
-          proc_count(80, 1000), "handlers")
+          proc_count(50, 1000), "handlers")
 PROC_TEST(fork, handlers_on_both_sides, "shim_atfork3.so:shim_atfork1.so:@:shim_atfork2.so", NULL, "proc_fork_busy", "4",
-          proc_count(40, 1000), "handlers")
+          proc_count(30, 1000), "handlers")
 
 /* R33: how often, not how fast. */
 PROC_TEST(fork, and_exec_from_64_threads, "@", NULL, "proc_fork_exec", "64", proc_count(5, 100))

@@ -82,10 +82,10 @@ static inline unsigned char mark_of(const void *p, size_t size)
     return (unsigned char)(((uintptr_t)p >> 4) * 31 + size * 7 + 1);
 }
 
-/* How far apart the marked bytes inside a block are: at most 2 of them, so that a large block stays cheap to touch. */
+/* How far apart the marked bytes inside a block are: few, and none in a large one, which stays cheap to touch. */
 static inline size_t mark_step(size_t size)
 {
-    return size < 3 * 4096 ? 4096 : size / 3 + 1;
+    return size < KiB(64) ? 4096 + size / 3 : size;
 }
 
 /* Marks the first and the last 64 bytes and a few between: enough to see an overlap. */
@@ -218,8 +218,8 @@ static inline void *busy_main(void *arg)
         block_free(&b[i]);
         b[i] = block_new(rng_size(&self->seed, self->max_log2));
         /* A short nap now and then lets the thread under test run on a small machine. */
-        if (atomic_fetch_add_explicit(&self->ops, 1, memory_order_relaxed) % 64 == 63)
-            usleep(500);
+        if (atomic_fetch_add_explicit(&self->ops, 1, memory_order_relaxed) % 16 == 15)
+            usleep(300);
     }
     for (int i = 0; i < SLOTS; i++)
         block_free(&b[i]);
