@@ -3,8 +3,8 @@
 
 #include "compat/os/tls.h"
 #include "core/alloc.h"
+#include "core/fast.h"
 #include "core/life.h"
-#include "core/tcache.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -231,6 +231,21 @@ void unit_thread(void (*body)(void *), void *arg)
 void unit_fresh(void)
 {
     alloc_trim(0);
+}
+
+static void free_slow(void *p)
+{
+    alloc_free_slow(p, "free");
+}
+
+void *unit_malloc(size_t size)
+{
+    return alloc_fast(size, alloc_slow);
+}
+
+void unit_free(void *p)
+{
+    free_fast(p, free_slow);
 }
 
 static cpu_set_t saved_cpus;

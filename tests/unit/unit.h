@@ -84,6 +84,10 @@ enum { NODE = 0 };
 /* What: give everything free back, so that a class holds no slab unless objects are live. */
 void unit_fresh(void);
 
+/* What: malloc and free as programs call them: the hit path, then the slow one. */
+void *unit_malloc(size_t size);
+void unit_free(void *p);
+
 /* What: keep the calling thread on the cpu it is on, so that it meets one pcp shard; undo. */
 void unit_pin(void);
 void unit_unpin(void);
