@@ -122,14 +122,17 @@ struct region_stats region_stats(void)
     return s;
 }
 
-bool region_contains(const void *p)
+bool region_find(const void *p, struct region *out)
 {
-    bool found = false;
+    struct region *r;
     lock_acquire(&regions.lock, RANK_REGION);
-    for (struct region *r = regions.list; r != NULL && !found; r = r->next)
-        found = (const char *)p >= r->base && (const char *)p < r->base + r->size;
+    for (r = regions.list; r != NULL; r = r->next)
+        if ((const char *)p >= r->base && (const char *)p < r->base + r->size)
+            break;
+    if (r != NULL)
+        *out = *r;
     lock_release(&regions.lock);
-    return found;
+    return r != NULL;
 }
 
 void region_fork_hold(void)

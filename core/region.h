@@ -38,8 +38,16 @@ struct region_stats {
 };
 struct region_stats region_stats(void);
 
-/* What: is the range covered by one region? For messages and checks; takes the lock. */
-bool region_contains(const void *p);
+/* What: the region that an address lies in, as it is now. Fails: false, out unchanged. For messages and checks; takes the
+ * lock. Cost: O(regions). */
+bool region_find(const void *p, struct region *out);
+
+/* What: does an address lie in a region? */
+static inline bool region_contains(const void *p)
+{
+    struct region r;
+    return region_find(p, &r);
+}
 
 /* What: fork: hold and open the lock. */
 void region_fork_hold(void);
