@@ -429,7 +429,7 @@ TEST(alloc, free_and_realloc_name_a_wrong_large_pointer)
 static void foreign(void *arg)
 {
     (void)arg;
-    char local[16];
+    char local[16] = "";
     size_t before = misuse_foreign_count();
     alloc_free_slow(local, "free");
     MUST(resize(local, 100) == NULL);

@@ -403,7 +403,7 @@ TEST(large, freed_blocks_say_double_free)
 
 TEST(large, strangers_are_left_to_the_caller)
 {
-    char local;
+    char local = 0;
     static char fixed;
     large_complain(&local, "free");
     large_complain(&fixed, "free");

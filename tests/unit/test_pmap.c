@@ -13,7 +13,7 @@ static const uintptr_t border = (uintptr_t)0x12 << PMAP_LEAF_SHIFT; /* far below
 
 TEST(pmap, foreign_addresses_have_no_tag)
 {
-    char local;
+    char local = 0;
     static char fixed;
     void *ours = unit_malloc(100);
     uintptr_t ours_n = (uintptr_t)ours;

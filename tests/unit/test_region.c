@@ -130,7 +130,7 @@ TEST(region, remap_keeps_contents_and_the_account_follows)
 
 TEST(region, what_is_not_mapped_is_in_no_region)
 {
-    char local;
+    char local = 0;
     static char fixed;
     EXPECT(!region_contains(NULL));
     EXPECT(!region_contains(&local));
