@@ -128,7 +128,7 @@ TEST(alloc, zeroed_memory_is_zero_after_dirty_use)
 TEST(alloc, realloc_between_all_layers_keeps_contents)
 {
     for (int from = 1; from < EDGES; from++)
-        for (int to = 1; to < EDGES; to += 1 + (edges[from] > MIB)) {
+        for (int to = 1; to < EDGES; to += 1 + 4 * (edges[from] > MIB)) {
             size_t a = edges[from], b = edges[to], common = a < b ? a : b;
             char *p = unit_malloc(a);
             EXPECT(p != NULL);
@@ -172,7 +172,7 @@ TEST(alloc, block_that_grows_step_by_step_keeps_contents)
     size_t size = 1, moves = 0;
     char *p = unit_malloc(size);
     fill(p, size, 3);
-    while (size < 100 * MIB) {
+    while (size < 70 * MIB) {
         size_t more = size + size / 3 + 1;
         char *q = resize(p, more);
         EXPECT(q != NULL);

@@ -82,15 +82,17 @@ TEST(pmap, nothing_beyond_48_bits_can_be_covered)
     EXPECT_EQ(pmap_mapped_bytes(), mapped);
 }
 
+enum { LEAVES = 64, RACERS = 2 };
+
 static uint32_t gate;
 
 static void cover_together(unsigned thread)
 {
     char *base = ADDRESS(border);
-    add_relaxed(&gate, 1);
-    while (load_relaxed(&gate) < UNIT_THREADS)
-        cpu_relax();
-    for (uintptr_t leaf = 0; leaf < 32; leaf++) {
+    for (uintptr_t leaf = 0; leaf < LEAVES; leaf++) {
+        add_relaxed(&gate, 1);
+        while (load_relaxed(&gate) < (leaf + 1) * RACERS) /* all at once, for each leaf anew */
+            cpu_relax();
         char *a = base + (leaf << PMAP_LEAF_SHIFT) + thread * PAGE_BYTES;
         MUST(pmap_cover(a, PAGE_BYTES));
         struct page *pg = pmap_page_init(a); /* INV-PMAP-2 */
@@ -103,10 +105,10 @@ static void race(void *arg)
 {
     (void)arg;
     size_t mapped = pmap_mapped_bytes(), leaf = align_up(sizeof(struct pmap_leaf), vm_page_size());
-    unit_threads(UNIT_THREADS, cover_together);
-    MUST(pmap_mapped_bytes() == mapped + 32 * leaf);
-    for (uintptr_t i = 0; i < 32; i++)
-        for (unsigned t = 0; t < UNIT_THREADS; t++)
+    unit_threads(RACERS, cover_together);
+    MUST(pmap_mapped_bytes() == mapped + LEAVES * leaf);
+    for (uintptr_t i = 0; i < LEAVES; i++)
+        for (unsigned t = 0; t < RACERS; t++)
             MUST(pmap_page((char *)ADDRESS(border) + (i << PMAP_LEAF_SHIFT) + t * PAGE_BYTES)->nfree == t + 1);
 }
 

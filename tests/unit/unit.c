@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "unit.h"
 
+#include "compat/os/sys.h"
 #include "compat/os/tls.h"
 #include "core/alloc.h"
 #include "core/fast.h"
@@ -175,6 +176,18 @@ void unit_fork_handlers(void)
     if (!done)
         pthread_atfork(life_fork_prepare, life_fork_parent, life_fork_child);
     done = true;
+}
+
+__thread void (*unit_madvise_hook)(void);
+
+int madvise(void *p, size_t size, int advice)
+{
+    if (unit_madvise_hook != NULL)
+        unit_madvise_hook();
+    long ret = sys_call3(SYS_madvise, (long)p, (long)size, advice);
+    if (ret < 0)
+        errno = (int)-ret;
+    return ret < 0 ? -1 : 0;
 }
 
 /* ---- threads ---- */

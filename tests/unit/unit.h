@@ -66,6 +66,10 @@ void unit_dies_saying(void (*body)(void *), void *arg, const char *prefix);
 /* What: register the fork handlers of life.c, once a process. */
 void unit_fork_handlers(void);
 
+/* What: the suite has its own madvise. Once vm_use_libc was called, which lasts (so: in a child), it runs the calling
+ * thread's hook first: a shim of the program, in the middle of a purge. */
+extern __thread void (*unit_madvise_hook)(void);
+
 /* ---- threads ---- */
 
 enum { UNIT_THREADS = 4 };
