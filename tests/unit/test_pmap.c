@@ -82,7 +82,7 @@ TEST(pmap, nothing_beyond_48_bits_can_be_covered)
     EXPECT_EQ(pmap_mapped_bytes(), mapped);
 }
 
-enum { LEAVES = 64, RACERS = 2 };
+enum { LEAVES = 400, RACERS = 2 };
 
 static uint32_t gate;
 
