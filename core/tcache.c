@@ -335,9 +335,11 @@ static bool start_sheaf(struct tcache *tc, class_t c)
         b->ops++;
         return false;
     }
-    uint32_t cap = opt.sheaf_cap == 0 ? cap_first(c) : (uint32_t)opt.sheaf_cap;
-    if (cap > sheaf_room(4096))
-        cap = sheaf_room(4096);
+    uint32_t cap = sheaf_room(4096);
+    if (opt.sheaf_cap == 0)
+        cap = cap_first(c);
+    else if (opt.sheaf_cap < cap)
+        cap = (uint32_t)opt.sheaf_cap;
     struct sheaf *s = barn_sheaf_new(cap);
     if (s == NULL)
         return false;

@@ -183,7 +183,8 @@ TEST(tcache, random_trace_with_the_lab_options)
 {
     static const struct {
         uintptr_t sheaf_cap, keep_spare, barn_max, hardened;
-    } labs[] = {{1, 1, 0, 0}, {2, 1, 0, 0}, {3, 0, 1, 0}, {4, 1, 0, 0}, {7, 0, 2, 0}, {100000, 1, 0, 0}, {0, 1, 0, 1}};
+    } labs[] = {{1, 1, 0, 0}, {2, 1, 0, 0}, {3, 0, 1, 0}, {4, 1, 0, 0}, {7, 0, 2, 0}, {100000, 1, 0, 0},
+              {(uintptr_t)1 << 32, 1, 0, 0}, {0, 1, 0, 1}};
     struct opt before = opt;
     for (size_t i = 0; i < sizeof labs / sizeof *labs; i++) {
         unit_fresh();
