@@ -163,7 +163,7 @@ COLD static void *resize_unknown(void *p, size_t size, const char *func)
     if (libc_in_use())
         return libc_calls.realloc(p, size);
     large_complain(p, func);
-    misuse_foreign(func, p);
+    misuse_foreign_asked(func, p);
     return NULL;
 }
 

@@ -19,7 +19,6 @@
 #include "zone.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 uint32_t life_state;
 static struct lock fork_lock; /* one fork at a time: the lock layer knows one forking thread */
@@ -32,8 +31,8 @@ void life_start_slow(void)
         store_release(&life_state, 2); /* pairs with life_start's acquire */
         return;
     }
-    while (load_acquire(&life_state) != 2)
-        sched_yield();
+    while (load_acquire(&life_state) != 2) /* a few microseconds; a filter may forbid to yield */
+        cpu_relax();
 }
 
 /* ---- fork ---- */

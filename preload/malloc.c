@@ -10,6 +10,7 @@
 #include "core/alloc.h"
 #include "core/fast.h"
 #include "core/life.h"
+#include "core/misuse.h"
 #include "core/opt.h"
 #include "preload/dlopen.h"
 
@@ -140,19 +141,27 @@ void *pvalloc(size_t size)
 
 size_t malloc_usable_size(void *p)
 {
-    return alloc_usable(p);
+    size_t size = alloc_usable(p);
+    if (UNLIKELY(size == 0 && p != NULL && opt.strict))
+        misuse_foreign_asked("malloc_usable_size", p);
+    return size;
+}
+
+NOINLINE static void free_sized_slow(void *p, size_t size)
+{
+    alloc_check_size(p, size, 1, "free_sized");
+    alloc_free_slow(p, "free_sized");
 }
 
 void free_sized(void *p, size_t size)
 {
-    alloc_check_size(p, size, 1, "free_sized");
-    free(p);
+    free_sized_fast(p, size, free_sized_slow);
 }
 
 void free_aligned_sized(void *p, size_t align, size_t size)
 {
     alloc_check_size(p, size, align, "free_aligned_sized");
-    free(p);
+    alloc_free_slow(p, "free_aligned_sized");
 }
 
 void cfree(void *p) ALIAS(free);
