@@ -119,7 +119,10 @@ size_t alloc_good_size(size_t size, size_t align)
     if (size > PTRDIFF_MAX || align > (size_t)1 << ALIGN_MAX_SHIFT)
         return 0;
     class_t c = size_aligned_class(size, align);
-    return c < SIZE_CLASSES ? class_to_size(c) : align_up(size, vm_page_size());
+    if (c < SIZE_CLASSES)
+        return class_to_size(c);
+    size_t rounded = align_up(size, vm_page_size());
+    return rounded > PTRDIFF_MAX ? 0 : rounded;
 }
 
 /* ---- realloc ---- */
@@ -206,9 +209,10 @@ void alloc_check_size(const void *p, size_t size, size_t align, const char *func
     if (tag == 0 || size > PTRDIFF_MAX)
         return;
     if (c < SIZE_CLASSES) {
-        if (size_aligned_class(size, align) == c)
+        size_t have = class_to_size(c); /* a realloc may have left a block of up to twice its size where it was */
+        if (size <= have && (size > have / 2 || size_aligned_class(size, align) == c))
             return;
-        m.size = class_to_size(c);
+        m.size = have;
         m.kind = "slab";
         const struct page *pg = pmap_page(p);
         m.base = page_address(pg->kind == PAGE_SLAB_TAIL ? pg->head : pg);

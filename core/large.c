@@ -82,6 +82,8 @@ static void *alloc_own(size_t size, size_t align)
 
 void *large_alloc(unsigned node, size_t size, size_t align, bool zero)
 {
+    if (size == 0)
+        size = 1;
     if (size <= RUN_BYTES_MAX && align <= PAGE_BYTES)
         return alloc_run(node, size, zero);
     if (size <= LARGE_OWN_BYTES && align <= LARGE_OWN_BYTES)

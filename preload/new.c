@@ -25,6 +25,14 @@ extern void delete_in_force(void *p) __asm__("_ZdlPv");
 extern void *new_aligned_in_force(size_t size, size_t align) __asm__("_ZnwmSt11align_val_t");
 extern void delete_aligned_in_force(void *p, size_t align) __asm__("_ZdlPvSt11align_val_t");
 
+/* The compiler takes two names for two functions and folds a comparison of them to false: hide one from it. */
+#define IS_OURS(in_force, ours)                                                                                        \
+    ({                                                                                                                 \
+        __typeof__(&(ours)) hidden = &(ours);                                                                          \
+        __asm__("" : "+r"(hidden));                                                                                    \
+        LIKELY((in_force) == hidden);                                                                                  \
+    })
+
 /* The next definition behind ours, or the one of a libstdc++ that was loaded later and privately. */
 COLD static void *next(const char *name)
 {
@@ -39,13 +47,16 @@ COLD static void *next(const char *name)
 
 /* ---- new ---- */
 
+COLD static void *new_failed(size_t size)
+{
+    new_fn f = (new_fn)next("_Znwm");
+    return f == NULL ? NULL : f(size);
+}
+
 NOINLINE static void *new_slow(size_t size)
 {
     void *p = alloc_slow(size);
-    if (LIKELY(p != NULL))
-        return p;
-    new_fn f = (new_fn)next("_Znwm");
-    return f == NULL ? NULL : f(size);
+    return LIKELY(p != NULL) ? p : new_failed(size);
 }
 
 EXPORT void *new_base(size_t size) __asm__("_Znwm");
@@ -58,19 +69,24 @@ static void *new_ours(size_t size) __attribute__((alias("_Znwm")));
 EXPORT void *new_array(size_t size) __asm__("_Znam");
 void *new_array(size_t size)
 {
-    if (UNLIKELY(new_in_force != new_ours))
+    if (!IS_OURS(new_in_force, new_ours))
         return new_in_force(size);
     return alloc_fast(size, new_slow);
+}
+
+COLD static void *nothrow_failed(size_t size, const void *tag, const char *name)
+{
+    new_nothrow_fn f = (new_nothrow_fn)next(name);
+    return f == NULL ? NULL : f(size, tag);
 }
 
 /* A nothrow form over a base that is not ours: only C++ can catch what that throws. */
 NOINLINE static void *nothrow_slow(size_t size, const void *tag, const char *name)
 {
-    void *p = new_in_force == new_ours ? alloc_slow(size) : NULL;
+    void *p = IS_OURS(new_in_force, new_ours) ? alloc_slow(size) : NULL;
     if (LIKELY(p != NULL))
         return p;
-    new_nothrow_fn f = (new_nothrow_fn)next(name);
-    return f == NULL ? NULL : f(size, tag);
+    return nothrow_failed(size, tag, name);
 }
 
 EXPORT void *new_nothrow(size_t size, const void *tag) __asm__("_ZnwmRKSt9nothrow_t");
@@ -93,6 +109,8 @@ void *new_aligned(size_t size, size_t align)
     void *p = alloc_aligned(align, size, false);
     if (LIKELY(p != NULL))
         return p;
+    if (size > PTRDIFF_MAX) /* libstdc++ 12 rounds it up, past zero, and succeeds: have the plain form refuse it */
+        return new_failed(size);
     new_aligned_fn f = (new_aligned_fn)next("_ZnwmSt11align_val_t");
     return f == NULL ? NULL : f(size, align);
 }
@@ -106,9 +124,11 @@ void *new_array_aligned(size_t size, size_t align)
 
 static void *aligned_nothrow(size_t size, size_t align, const void *tag, const char *name)
 {
-    void *p = new_aligned_in_force == new_aligned_ours ? alloc_aligned(align, size, false) : NULL;
+    void *p = IS_OURS(new_aligned_in_force, new_aligned_ours) ? alloc_aligned(align, size, false) : NULL;
     if (LIKELY(p != NULL))
         return p;
+    if (size > PTRDIFF_MAX) /* as above */
+        return nothrow_failed(size, tag, "_ZnwmRKSt9nothrow_t");
     new_aligned_nothrow_fn f = (new_aligned_nothrow_fn)next(name);
     return f == NULL ? NULL : f(size, align, tag);
 }
@@ -141,7 +161,7 @@ static void delete_ours(void *p) __attribute__((alias("_ZdlPv")));
 
 HOT_INLINE void delete_derived(void *p)
 {
-    if (UNLIKELY(delete_in_force != delete_ours))
+    if (!IS_OURS(delete_in_force, delete_ours))
         delete_in_force(p);
     else
         free_fast(p, delete_slow);
@@ -155,7 +175,7 @@ NOINLINE static void delete_sized_slow(void *p, size_t size)
 
 HOT_INLINE void delete_sized_derived(void *p, size_t size)
 {
-    if (UNLIKELY(delete_in_force != delete_ours))
+    if (!IS_OURS(delete_in_force, delete_ours))
         delete_in_force(p);
     else
         free_sized_fast(p, size, delete_sized_slow);
@@ -226,7 +246,7 @@ static void delete_aligned_ours(void *p, size_t align) __attribute__((alias("_Zd
 
 static void sized_aligned(void *p, size_t size, size_t align)
 {
-    if (delete_aligned_in_force == delete_aligned_ours)
+    if (IS_OURS(delete_aligned_in_force, delete_aligned_ours))
         alloc_check_size(p, size, align, "operator delete");
     delete_aligned_in_force(p, align);
 }

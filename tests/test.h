@@ -38,6 +38,7 @@ void test_register(const char *suite, const char *name, void (*body)(void));
 #else
 
 #include <criterion/criterion.h>
+#include <criterion/new/assert.h> /* cr_fatal */
 
 #define TEST(suite, name)                                                                                              \
     static void suite##_##name(void);                                                                                  \

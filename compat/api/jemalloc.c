@@ -5,10 +5,12 @@
  */
 #include "compat/os/cc.h"
 #include "core/alloc.h"
+#include "core/size.h"
 
 #include <string.h>
 
 enum { LG_ALIGN_MASK = 0x3f, ZERO = 0x40 }; /* MALLOCX_LG_ALIGN(la), MALLOCX_ZERO */
+enum { PAGE_ALIGN = 4096 };                 /* what every large block has, wherever it moves */
 
 EXPORT void *mallocx(size_t size, int flags);
 EXPORT void *rallocx(void *p, size_t size, int flags);
@@ -39,16 +41,24 @@ static void *move(void *p, size_t old, size_t size, int flags)
     return q;
 }
 
+/* The bytes that a block gained read as zero. */
+static void *zero_gain(void *p, size_t old, int flags)
+{
+    if (p != NULL && (flags & ZERO) != 0 && alloc_usable(p) > old)
+        memset((char *)p + old, 0, alloc_usable(p) - old);
+    return p;
+}
+
+/* In place where the new size would get the same block; large blocks may grow or move as realloc does. */
 void *rallocx(void *p, size_t size, int flags)
 {
-    size_t old = alloc_usable(p);
-    bool aligned = ((uintptr_t)p & (align_of(flags) - 1)) == 0;
-    void *q = aligned && align_of(flags) <= 16 ? alloc_resize(p, size, "rallocx")
-              : aligned && size <= old && size > old / 2 ? p
-                                                         : move(p, old, size, flags);
-    if (q != NULL && (flags & ZERO) != 0 && alloc_usable(q) > old)
-        memset((char *)q + old, 0, alloc_usable(q) - old);
-    return q;
+    size_t old = alloc_usable(p), align = align_of(flags);
+    bool aligned = ((uintptr_t)p & (align - 1)) == 0;
+    if (aligned && alloc_good_size(size, align) == old)
+        return p;
+    if (aligned && align <= PAGE_ALIGN && size > SIZE_SMALL_MAX)
+        return zero_gain(alloc_resize(p, size, "rallocx"), old, flags);
+    return zero_gain(move(p, old, size, flags), old, flags);
 }
 
 size_t xallocx(void *p, size_t size, size_t extra, int flags)
@@ -56,10 +66,8 @@ size_t xallocx(void *p, size_t size, size_t extra, int flags)
     size_t old = alloc_usable(p), want = size + extra < size ? SIZE_MAX : size + extra;
     if (!alloc_resize_in_place(p, want))
         alloc_resize_in_place(p, size);
-    size_t now = alloc_usable(p);
-    if ((flags & ZERO) != 0 && now > old)
-        memset((char *)p + old, 0, now - old);
-    return now;
+    zero_gain(p, old, flags);
+    return alloc_usable(p);
 }
 
 size_t sallocx(const void *p, int flags)

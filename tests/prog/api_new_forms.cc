@@ -162,6 +162,11 @@ void impossible(bool strict)
         if (!strict)
             continue;
         CHECK(opaque_ptr(::operator new[](opaque(size), std::align_val_t{64}, std::nothrow)) == nullptr);
+        try {
+            opaque_ptr(::operator new(opaque(size), std::align_val_t{64}));
+        } catch (const std::bad_alloc &) {
+            caught++;
+        }
     }
     CHECKF(caught == (strict ? 8 : 4), "only %d impossible requests threw", caught);
 }
