@@ -99,7 +99,6 @@ static void say_hello(void)
 void life_construct(void)
 {
     opt_init(env_get("SHEAF_CONF"));
-    life_start();
     if (opt.off && libc_init())
         tcache_detach(); /* what the loader allocated from us stays ours; nothing new does */
     else if (opt.hardened)

@@ -2,8 +2,8 @@
 /*
  * To the end of the memory and back, under a limit that whoever starts it sets: proc_oom SIZE ATLEAST.
  *
- * Allocates blocks of SIZE bytes until NULL; at least ATLEAST of them must have been given and errno is ENOMEM. Then half
- * of them go and can be had again, the rest goes, and stdio still works. A thread does the same on its own.
+ * Allocates blocks of SIZE bytes until NULL; at least ATLEAST of them must have been given and errno is ENOMEM. Then
+ * half of them go and can be had again, the rest goes, and stdio still works. A thread does the same on its own.
  */
 #include "proc_util.h"
 
