@@ -118,7 +118,7 @@ void large_free(struct page *pg)
         zone_free(pg, pg->npages, false);
         zone_relax(node);
     } else {
-        pg->kind = PAGE_NONE;
+        pg->kind = PAGE_GONE;
         region_unmap_large(pg->region); /* refused: address space is lost, and stays in the account */
     }
 }
@@ -155,7 +155,7 @@ static void *resize_own(struct page *pg, size_t size)
     }
     if (r->base != pg->base) {
         pmap_set_tags(pg, 1, 0);
-        pg->kind = PAGE_NONE;
+        pg->kind = PAGE_GONE;
         if (!pmap_cover(r->base, new_size)) /* no memory for a leaf: usable, but free will call it foreign */
             return r->base;
         pg = pmap_page_init(r->base);
@@ -188,37 +188,59 @@ void *large_resize(struct page *pg, size_t size)
 
 /* ---- wrong pointers ---- */
 
-/* The block that covers an inner page: walk back to the first descriptor that says what it is. */
-static struct page *covering(const void *p)
+/* The run or large block that covers an inner page of a window: walk back to the first descriptor that says what it is. */
+static const struct page *covering(const void *p)
 {
     uintptr_t a = pmap_strip(p) & ~(PAGE_BYTES - 1);
     for (size_t back = 0; back <= LARGE_OWN_BYTES >> PAGE_SHIFT; back++, a -= PAGE_BYTES) {
-        struct page *pg = pmap_page((void *)a);
+        const struct page *pg = pmap_page((void *)a);
         if (pg == NULL)
             return NULL;
-        if (pg->kind != PAGE_NONE)
-            return pg->kind != PAGE_OWN && pg->npages > back ? pg : NULL;
+        if (pg->kind == PAGE_RUN || pg->kind == PAGE_LARGE)
+            return pg->npages > back ? pg : NULL;
+        if (pg->kind != PAGE_NONE && pg->kind != PAGE_GONE)
+            return NULL;
     }
     return NULL;
 }
 
+/* What a wrong pointer into a window is about. */
+static void describe_in_window(struct misuse *m, const void *p)
+{
+    const struct page *block = covering(p);
+    if (block != NULL) {
+        m->what = "not the start of a block";
+        m->state = NULL;
+        m->base = block->base;
+        m->kind = block->kind == PAGE_RUN ? "run" : "large";
+    } else {
+        m->base = (void *)(pmap_strip(p) & ~(PAGE_BYTES - 1));
+        m->kind = pmap_page(p)->kind == PAGE_CACHED ? "run" : "large";
+    }
+}
+
 void large_complain(const void *p, const char *func)
 {
-    struct page *pg = pmap_page(p);
-    if (pg == NULL || (pg->kind != PAGE_OWN && !region_contains((void *)pmap_strip(p))))
-        return;
+    const void *plain = (void *)pmap_strip(p);
+    const struct page *pg = pmap_page(p);
     struct misuse m = {.func = func, .p = p, .what = "double free", .state = "already free", .kind = "large"};
-    m.base = (void *)(pmap_strip(p) & ~(PAGE_BYTES - 1));
-    struct page *block = pg->kind == PAGE_OWN ? pg : covering(p);
-    if (block != NULL && (block->kind == PAGE_RUN || block->kind == PAGE_LARGE || block->kind == PAGE_OWN)) {
-        m.base = block->base;
-        m.what = "not the start of a block";
-        m.state = NULL;
-        m.kind = block->kind == PAGE_RUN ? "run" : "large";
-    } else if (pg->kind == PAGE_CACHED) {
-        m.kind = "run";
+    struct region r;
+    if (pg == NULL)
+        return;
+    if (region_find(plain, &r)) {
+        if (r.kind == REGION_LARGE) {
+            m.what = "not the start of a block";
+            m.state = NULL;
+            m.base = r.base;
+        } else {
+            describe_in_window(&m, p);
+        }
+        misuse_abort(&m);
     }
-    misuse_abort(&m);
+    if (pg->kind == PAGE_GONE && pg->base == plain) {
+        m.base = plain;
+        misuse_abort(&m);
+    }
 }
 
 struct large_stats large_stats(void)

@@ -18,6 +18,7 @@
 #include "tcache.h"
 #include "zone.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 
 uint32_t life_state;
@@ -41,7 +42,6 @@ void life_fork_prepare(void)
 {
     lock_fork_hold(&fork_lock, RANK_FORK);
     lock_fork_begin();
-    report_fork_hold();
     tcache_fork_hold();
     barn_fork_hold();
     slab_fork_hold();
@@ -60,7 +60,6 @@ static void open_all(bool child)
     slab_fork_open();
     barn_fork_open();
     tcache_fork_open(child);
-    report_fork_open();
     lock_fork_end();
     lock_fork_open(&fork_lock);
 }
@@ -86,6 +85,16 @@ bool life_sanitizer(void)
     return asan_init_symbol != NULL || tsan_init_symbol != NULL || msan_init_symbol != NULL;
 }
 
+/* Programs close standard error in their exit handlers, before our destructor: keep a copy, out of their way. */
+static int stats_fd = 2;
+
+static void keep_stderr(void)
+{
+    int fd = fcntl(2, F_DUPFD_CLOEXEC, 200);
+    if (fd >= 0)
+        stats_fd = fd;
+}
+
 static void say_hello(void)
 {
     char buf[512];
@@ -107,6 +116,8 @@ void life_construct(void)
         tls_exit_arm(); /* attached before there was a key */
     pthread_atfork(life_fork_prepare, life_fork_parent, life_fork_child);
     vm_use_libc();
+    if (opt.stats_print)
+        keep_stderr();
     if (opt.verbose)
         say_hello();
 }
@@ -114,7 +125,7 @@ void life_construct(void)
 __attribute__((destructor)) static void at_exit(void)
 {
     if (opt.stats_print)
-        report_print(2);
+        report_print(stats_fd);
     if (opt.stats_json != 0)
         report_json_file((const char *)opt.stats_json);
 }

@@ -26,6 +26,7 @@ static struct {
     struct block *free[SIZES]; /* META lock */
     char *bump, *end;          /* META lock: the rest of the newest chunk */
     size_t mapped, used;       /* META lock */
+    size_t in_library;         /* META lock */
     size_t next_chunk;
     bool scarce;               /* META lock: the system has refused memory */
     unsigned skip;             /* META lock: optional requests still to refuse at once */
@@ -67,8 +68,10 @@ static void *take_locked(unsigned i, size_t leave)
     if (b != NULL) {
         meta.free[i] = b->next;
     } else {
-        if (meta.mapped == 0)
+        if (meta.mapped == 0) {
             add_chunk_locked(first_chunk, FIRST_CHUNK);
+            meta.in_library = FIRST_CHUNK;
+        }
         if ((size_t)(meta.end - meta.bump) < size + leave)
             return NULL;
         b = (struct block *)meta.bump;
@@ -152,7 +155,7 @@ void meta_free(void *p, size_t size)
 struct meta_stats meta_stats(void)
 {
     lock_acquire(&meta.lock, RANK_META);
-    struct meta_stats s = {.mapped = meta.mapped, .used = meta.used};
+    struct meta_stats s = {.mapped = meta.mapped, .in_library = meta.in_library, .used = meta.used};
     lock_release(&meta.lock);
     return s;
 }

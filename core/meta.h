@@ -29,8 +29,9 @@ void meta_reserve(void);
 void meta_free(void *p, size_t size);
 
 struct meta_stats {
-    size_t mapped; /* bytes of chunks, the static one included */
-    size_t used;   /* bytes in blocks handed out */
+    size_t mapped;     /* bytes of chunks, the static one included */
+    size_t in_library; /* of them: the static one, if it is in use */
+    size_t used;       /* bytes in blocks handed out */
 };
 
 struct meta_stats meta_stats(void);

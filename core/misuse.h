@@ -12,7 +12,7 @@
 struct misuse {
     const char *func; /* public name of the operation that saw it */
     const void *p;    /* the pointer the program passed */
-    const char *what; /* "double free", "not the start of a block", "wrong size", "corrupt block list" */
+    const char *what; /* "double free", "not the start of a block", "wrong size" */
     size_t size;      /* object size of the class, 0 for runs and large blocks */
     const char *kind; /* "slab", "run", "large" */
     const void *base; /* where the slab or block begins */

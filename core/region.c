@@ -131,14 +131,17 @@ struct region_stats region_stats(void)
     return s;
 }
 
-bool region_contains(const void *p)
+bool region_find(const void *p, struct region *copy)
 {
-    bool found = false;
+    const char *a = p;
     lock_acquire(&regions.lock, RANK_REGION);
-    for (struct region *r = regions.list; r != NULL && !found; r = r->next)
-        found = (const char *)p >= r->base && (const char *)p < r->base + r->size;
+    struct region *r = regions.list;
+    while (r != NULL && (a < r->base || a >= r->base + r->size))
+        r = r->next;
+    if (r != NULL)
+        *copy = *r;
     lock_release(&regions.lock);
-    return found;
+    return r != NULL;
 }
 
 void region_fork_hold(void)

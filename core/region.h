@@ -38,8 +38,9 @@ struct region_stats {
 };
 struct region_stats region_stats(void);
 
-/* What: is the range covered by one region? For messages and checks; takes the lock. */
-bool region_contains(const void *p);
+/* What: the region an address lies in, as a copy. Locks: takes REGION. Fails: false, none of ours. For messages and
+ * checks. Cost: O(regions). */
+bool region_find(const void *p, struct region *copy);
 
 /* What: fork: hold and open the lock. */
 void region_fork_hold(void);

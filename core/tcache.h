@@ -13,7 +13,7 @@
  *   INV-TCACHE-3 a sheaf that a slow path works on while it calls down is in no bin: whoever comes in between (a signal
  *                handler, a shim's madvise) finds a smaller cache, never a shared one.
  *   INV-TCACHE-4 earned is the sum of 2 * cap * size over the bins that have a sheaf.
- * States: none -> live (first slow call) -> dying (key destructors) -> dead. A dead thread works on slabs directly.
+ * States: none -> live (first slow call) -> dead (last round of key destructors). A dead thread works on slabs directly.
  */
 #ifndef CORE_TCACHE_H
 #define CORE_TCACHE_H

@@ -9,6 +9,7 @@
 #include "compat/os/vm.h"
 #include "core/alloc.h"
 #include "core/fast.h"
+#include "core/libc.h"
 #include "core/life.h"
 #include "core/misuse.h"
 #include "core/opt.h"
@@ -178,5 +179,5 @@ __attribute__((constructor(101))) static void construct(void)
     bool passive = life_sanitizer(); /* its malloc is in use: no fork handlers, dlopen as it is */
     if (!passive)
         life_construct();
-    dlopen_init(passive || opt.deepbind == OPT_DEEPBIND_KEEP);
+    dlopen_init(passive || libc_in_use() || opt.deepbind == OPT_DEEPBIND_KEEP);
 }
