@@ -290,7 +290,7 @@ static void expand(struct fmt *f, const char *path)
 
 void report_json_file(const char *pattern)
 {
-    char path[1024];
+    static char path[1100]; /* at exit only; too large for a stack frame of ours */
     struct fmt f = {.buf = path, .cap = sizeof path - 1, .fd = -1};
     expand(&f, pattern);
     path[f.len] = '\0';
