@@ -32,7 +32,7 @@ static struct {
     unsigned skip;             /* META lock: optional requests still to refuse at once */
 } meta;
 
-static char first_chunk[FIRST_CHUNK] __attribute__((aligned(4096)));
+static char first_chunk[FIRST_CHUNK] __attribute__((aligned(64))); /* a larger alignment would move all of .bss */
 
 static unsigned size_index(size_t size)
 {

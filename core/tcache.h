@@ -41,7 +41,7 @@ struct tcache {
     void **top[SIZE_CLASSES]; /* owner only */
     uint32_t node_tag;        /* node << TAG_NODE_SHIFT: tag ^ node_tag - 1 is the class of a local small object */
     uint32_t state;           /* enum tcache_state; constant in the two images */
-    /* ---- below: slow paths only ---- */
+    /* ---- below: slow paths of live threads only; the constant images end here ---- */
     uint32_t moving;          /* class + 1 whose bin is being changed, 0 none; a fork child skips that bin */
     uint32_t ticks;           /* slow calls since the last idle scan */
     uint32_t trim_seen;       /* value of the trim request counter last obeyed */

@@ -6,9 +6,9 @@
 #include <limits.h>
 #include <pthread.h>
 
-static pthread_key_t key;
-static bool have_key;             /* release; pairs with the acquire in tls_exit_arm */
-static void (*thread_end)(void);  /* constant once have_key is set */
+EARLY_DATA static pthread_key_t key;
+EARLY_DATA static bool have_key;            /* release; pairs with the acquire in tls_exit_arm */
+EARLY_DATA static void (*thread_end)(void); /* constant once have_key is set */
 
 /* The value counts the rounds so far, from 1 on. */
 static void destructor(void *value)
