@@ -63,11 +63,9 @@ static void *alloc_in_window(unsigned node, size_t size, size_t room, size_t ali
     return pg == NULL ? NULL : dress(pg, PAGE_LARGE, size, zero);
 }
 
-static void *alloc_own(size_t size, size_t align)
+/* Make a mapping a block, described at its first page. */
+static void dress_own(struct region *r)
 {
-    struct region *r = region_map_large(os_round(size), align < vm_page_size() ? vm_page_size() : align);
-    if (r == NULL)
-        return NULL;
     struct page *pg = pmap_page_init(r->base);
     pg->kind = PAGE_OWN;
     pg->zeroed = false;
@@ -77,6 +75,22 @@ static void *alloc_own(size_t size, size_t align)
     pg->region = r;
     pmap_set_tags(pg, 1, TAG_BLOCK);
     account(pg, true);
+}
+
+/* The end of that description. Before the mapping goes: afterwards another thread may get its address. */
+static void undress_own(struct page *pg)
+{
+    account(pg, false);
+    pmap_set_tags(pg, 1, 0);
+    pg->kind = PAGE_GONE;
+}
+
+static void *alloc_own(size_t size, size_t align)
+{
+    struct region *r = region_map_large(os_round(size), align < vm_page_size() ? vm_page_size() : align);
+    if (r == NULL)
+        return NULL;
+    dress_own(r);
     return r->base;
 }
 
@@ -108,18 +122,19 @@ struct page *large_page(const void *p)
 
 void large_free(struct page *pg)
 {
-    enum page_kind kind = pg->kind;
+    if (pg->kind == PAGE_OWN) {
+        undress_own(pg);
+        region_unmap_large(pg->region); /* refused: address space is lost, and stays in the account */
+        return;
+    }
     account(pg, false);
     pmap_set_tags(pg, 1, 0);
-    if (kind == PAGE_RUN) {
+    if (pg->kind == PAGE_RUN) {
         pcp_free(pg, pg->order, false);
-    } else if (kind == PAGE_LARGE) {
+    } else {
         unsigned node = pg->node;
         zone_free(pg, pg->npages, false);
         zone_relax(node);
-    } else {
-        pg->kind = PAGE_GONE;
-        region_unmap_large(pg->region); /* refused: address space is lost, and stays in the account */
     }
 }
 
@@ -141,34 +156,21 @@ static bool resize_large(struct page *pg, size_t size)
     return ok;
 }
 
-/* Move an own mapping; its descriptor moves with it. */
+/* Resize an own mapping; its description moves with it. */
 static void *resize_own(struct page *pg, size_t size)
 {
     struct region *r = pg->region;
     size_t new_size = os_round(size);
     if (size <= LARGE_OWN_BYTES / 2)
         return NULL;
-    account(pg, false);
-    if (new_size != r->size && !region_remap_large(r, new_size)) {
-        account(pg, true);
-        return NULL;
-    }
-    if (r->base != pg->base) {
-        pmap_set_tags(pg, 1, 0);
-        pg->kind = PAGE_GONE;
-        if (!pmap_cover(r->base, new_size)) /* no memory for a leaf: usable, but free will call it foreign */
-            return r->base;
-        pg = pmap_page_init(r->base);
-        pg->kind = PAGE_OWN;
-        pg->npages = 1;
-        pg->zeroed = false;
-        pg->base = r->base;
-        pg->region = r;
-        pmap_set_tags(pg, 1, TAG_BLOCK);
-    }
-    pg->usable = new_size;
-    account(pg, true);
-    return r->base;
+    if (new_size == r->size)
+        return r->base;
+    undress_own(pg);
+    bool ok = region_remap_large(r, new_size);
+    if (ok && !pmap_cover(r->base, new_size) && pmap_page(r->base) == NULL)
+        return r->base; /* no memory for a leaf: usable, but free will call it foreign */
+    dress_own(r);
+    return ok ? r->base : NULL;
 }
 
 void *large_resize(struct page *pg, size_t size)

@@ -7,6 +7,8 @@
 #include "dbg.h"
 #include "rank.h"
 
+#include <string.h>
+
 enum {
     SIZES = META_MAX_SHIFT - META_MIN_SHIFT + 1,
     FIRST_CHUNK = 48 << 10, /* enough for a program that does little */
@@ -114,6 +116,12 @@ void *meta_alloc(size_t size)
         if (p != NULL || !grow())
             return p;
     }
+}
+
+void *meta_zalloc(size_t size)
+{
+    void *p = meta_alloc(size);
+    return p == NULL ? NULL : memset(p, 0, size);
 }
 
 void *meta_alloc_optional(size_t size)

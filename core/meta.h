@@ -18,6 +18,9 @@ enum { META_MIN_SHIFT = 6, META_MAX_SHIFT = 13 };
  * Cost: O(1); now and then one mmap. */
 void *meta_alloc(size_t size);
 
+/* What: as meta_alloc, zeroed. */
+void *meta_zalloc(size_t size);
+
 /* What: as meta_alloc, for a block the caller can do without: once the system has refused us memory, it leaves a reserve
  * untouched and asks the system only now and then. */
 void *meta_alloc_optional(size_t size);

@@ -64,8 +64,10 @@ static bool parse_number(struct piece p, bool with_unit, uintptr_t *out)
             return false;
         i++;
     }
+    if (i != p.len)
+        return false;
     *out = v;
-    return i == p.len;
+    return true;
 }
 
 static bool parse_choice(const char *choices, struct piece p, uintptr_t *out)

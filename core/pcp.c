@@ -53,10 +53,11 @@ static struct page *pop(struct shard *s, unsigned order)
     return pg;
 }
 
-/* Take a batch from the zone as one run, so that neighbours stay neighbours, and keep all but the first piece. */
+/* Take a batch from the zone as one run, so that neighbours stay neighbours, and keep all but the first piece; a shard
+ * that is full of other orders takes one run only (INV-PCP-2). */
 static struct page *refill(struct shard *s, unsigned node, unsigned order)
 {
-    size_t batch = PCP_BATCH_PAGES >> order;
+    size_t batch = s->count < PCP_HIGH_PAGES ? PCP_BATCH_PAGES >> order : 1;
     struct page *pg = batch > 1 ? zone_try_alloc(node, batch << order, 1) : NULL;
     if (pg == NULL)
         return zone_try_alloc(node, (size_t)1 << order, 1);

@@ -42,6 +42,13 @@ struct region_stats region_stats(void);
  * checks. Cost: O(regions). */
 bool region_find(const void *p, struct region *copy);
 
+/* What: does an address lie in a region? */
+static inline bool region_contains(const void *p)
+{
+    struct region r;
+    return region_find(p, &r);
+}
+
 /* What: fork: hold and open the lock. */
 void region_fork_hold(void);
 void region_fork_open(void);

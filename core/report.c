@@ -112,10 +112,9 @@ _Static_assert(sizeof(struct report) <= (size_t)1 << META_MAX_SHIFT, "a snapshot
 
 struct report *report_take(void)
 {
-    struct report *r = meta_alloc(sizeof *r);
+    struct report *r = meta_zalloc(sizeof *r);
     if (r == NULL)
         return NULL;
-    memset(r, 0, sizeof *r);
     snapshot_threads(r);
     snapshot_pages(r);
     size_t named = r->small_live + r->small_cached + r->small_barn + r->small_free + r->small_waste + r->run_bytes +

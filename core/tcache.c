@@ -638,6 +638,11 @@ void tcache_check(void)
 {
     const struct tcache *tc = tcache_self();
     size_t earned = 0;
+    if (tc->state != TCACHE_LIVE) { /* an image: nothing but tops */
+        for (class_t c = 0; c < SIZE_CLASSES; c++)
+            CHECK(tc->top[c] == NOTHING_TOP);
+        return;
+    }
     for (class_t c = 0; c < SIZE_CLASSES; c++) {
         const struct tcache_bin *b = &tc->bin[c];
         if (b->main == NULL)

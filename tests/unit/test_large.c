@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* core/large.h: runs, blocks in windows, own mappings. */
+#include "unit.h"
+
+#include "compat/os/bits.h"
+#include "compat/os/vm.h"
+#include "core/large.h"
+#include "core/pcp.h"
+#include "core/region.h"
+#include "core/zone.h"
+
+#define MIB ((size_t)1 << 20)
+
+static size_t os_round(size_t size)
+{
+    return align_up(size, vm_page_size());
+}
+
+static void *get(size_t size, size_t align)
+{
+    void *p = large_alloc(NODE, size, align, false);
+    MUST(p != NULL && large_page(p) != NULL);
+    return p;
+}
+
+static void put(void *p)
+{
+    struct page *pg = large_page(p);
+    MUST(pg != NULL);
+    large_free(pg);
+}
+
+static bool same_stats(struct large_stats a, struct large_stats b)
+{
+    return memcmp(&a, &b, sizeof a) == 0;
+}
+
+/* Both ends and one byte in each page. */
+static void touch(char *p, size_t size, unsigned char v)
+{
+    for (size_t i = 0; i < size; i += 4096)
+        p[i] = (char)(v + i / 4096);
+    p[size - 1] = (char)v;
+}
+
+static bool touched(const char *p, size_t size, unsigned char v, size_t was)
+{
+    for (size_t i = 0; i < size && i < was - 1; i += 4096)
+        if (p[i] != (char)(v + i / 4096))
+            return false;
+    return size < was || p[was - 1] == (char)v;
+}
+
+/* ---- kinds ---- */
+
+TEST(large, size_and_alignment_choose_the_kind)
+{
+    static const struct {
+        size_t size, align;
+        enum page_kind kind;
+        size_t pages;
+    } cases[] = {
+        {1, 1, PAGE_RUN, 1},
+        {32769, 1, PAGE_RUN, 1},
+        {65536, 65536, PAGE_RUN, 1},
+        {65537, 1, PAGE_RUN, 2},
+        {196608, 1, PAGE_RUN, 4},
+        {524288, 65536, PAGE_RUN, 8},
+        {524289, 1, PAGE_LARGE, 9},
+        {100, 131072, PAGE_LARGE, 1},
+        {(size_t)3 << 20, 1 << 20, PAGE_LARGE, 48},
+        {(size_t)64 << 20, 1, PAGE_LARGE, 1024},
+        {((size_t)64 << 20) + 1, 1, PAGE_OWN, 1},
+        {1, (size_t)128 << 20, PAGE_OWN, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct large_stats before = large_stats(), now;
+        char *p = get(cases[i].size, cases[i].align);
+        struct page *pg = large_page(p);
+        EXPECT_EQ(pg->kind, cases[i].kind);
+        EXPECT_EQ(pg->npages, cases[i].pages);
+        EXPECT_EQ(pg->usable, os_round(cases[i].size));
+        EXPECT_EQ((uintptr_t)p % cases[i].align, 0);
+        EXPECT_EQ((uintptr_t)p % vm_page_size(), 0);
+        EXPECT_EQ(pmap_tag(p), TAG_BLOCK);
+        EXPECT_EQ(pmap_tag(p + PAGE_BYTES), pg->usable > PAGE_BYTES ? 0 : pmap_tag(p + PAGE_BYTES));
+        EXPECT(large_page(p + 1) == NULL);
+        EXPECT(large_page(p + 4096) == NULL);
+        now = large_stats();
+        EXPECT_EQ(now.run_count - before.run_count, cases[i].kind == PAGE_RUN);
+        EXPECT_EQ(now.large_count - before.large_count, cases[i].kind == PAGE_LARGE);
+        EXPECT_EQ(now.own_count - before.own_count, cases[i].kind == PAGE_OWN);
+        EXPECT_EQ(now.run_bytes + now.large_bytes + now.own_bytes,
+                  before.run_bytes + before.large_bytes + before.own_bytes + pg->usable);
+        EXPECT_EQ(now.run_pages + now.large_pages + now.own_pages,
+                  before.run_pages + before.large_pages + before.own_pages + cases[i].pages);
+        touch(p, pg->usable < 2 * MIB ? pg->usable : 2 * MIB, 1);
+        p[pg->usable - 1] = 1;
+        large_free(pg);
+        EXPECT_EQ(pmap_tag(p), 0);
+        EXPECT(large_page(p) == NULL);
+        EXPECT(same_stats(large_stats(), before));
+    }
+    zone_check(NODE);
+    pcp_check();
+}
+
+TEST(large, every_alignment_is_kept)
+{
+    for (size_t align = 1; align <= 256 * MIB; align *= 2)
+        for (size_t size = 1; size <= 80 * MIB; size = size * 9 + 1) {
+            char *p = get(size, align), *q = get(size, align);
+            EXPECT_EQ((uintptr_t)p % align, 0);
+            EXPECT_EQ((uintptr_t)q % align, 0);
+            EXPECT(p + size <= q || q + size <= p);
+            put(p);
+            put(q);
+        }
+    zone_check(NODE);
+}
+
+TEST(large, zeroed_blocks_read_as_zero)
+{
+    static const size_t sizes[] = {40000, 65536, 300000, 524288, 700000, 5 * MIB};
+    for (int round = 0; round < 3; round++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            char *p = get(sizes[i], 1);
+            memset(p, 0xee, large_page(p)->usable);
+            put(p);
+            p = large_alloc(NODE, sizes[i], 1, true);
+            EXPECT(p != NULL);
+            EXPECT(unit_is_zero(p, sizes[i]));
+            memset(p, 0xee, large_page(p)->usable);
+            put(p);
+        }
+    char *p = large_alloc(NODE, 70 * MIB, 1, true);
+    EXPECT(p != NULL && unit_is_zero(p, 70 * MIB));
+    put(p);
+}
+
+TEST(large, own_mapping_goes_back_at_once)
+{
+    size_t mapped = vm_mapped_bytes(), own = region_stats().bytes[REGION_LARGE];
+    char *p = get(100 * MIB + 1, 1);
+    EXPECT(region_contains(p) && region_contains(p + 100 * MIB));
+    EXPECT_EQ(region_stats().bytes[REGION_LARGE] - own, os_round(100 * MIB + 1));
+    size_t leaves = vm_mapped_bytes() - mapped - os_round(100 * MIB + 1);
+    put(p);
+    EXPECT_EQ(vm_mapped_bytes(), mapped + leaves);
+    EXPECT_EQ(region_stats().bytes[REGION_LARGE], own);
+    EXPECT(!region_contains(p));
+}
+
+TEST(large, impossible_sizes_fail_without_a_trace)
+{
+    struct large_stats before = large_stats();
+    size_t mapped = vm_mapped_bytes(), own = region_stats().count[REGION_LARGE];
+    EXPECT(large_alloc(NODE, PTRDIFF_MAX, 1, false) == NULL);
+    EXPECT(large_alloc(NODE, (size_t)1 << 60, 1, true) == NULL);
+    EXPECT(large_alloc(NODE, 1, (size_t)1 << 47, false) == NULL);
+    EXPECT(same_stats(large_stats(), before));
+    EXPECT_EQ(vm_mapped_bytes(), mapped);
+    EXPECT_EQ(region_stats().count[REGION_LARGE], own);
+}
+
+/* ---- resize ---- */
+
+TEST(large, run_resizes_in_place_within_its_pages)
+{
+    struct large_stats before = large_stats();
+    char *p = get(150000, 1); /* four pages */
+    struct page *pg = large_page(p);
+    touch(p, 150000, 3);
+    EXPECT(large_resize(pg, 262144) == p);
+    EXPECT_EQ(pg->usable, 262144);
+    EXPECT(large_resize(pg, 262145) == NULL); /* more than it has */
+    EXPECT_EQ(pg->usable, 262144);
+    EXPECT(large_resize(pg, 131071) == NULL); /* less than half: worth a move */
+    EXPECT(large_resize(pg, 131073) == p);
+    EXPECT_EQ(pg->usable, os_round(131073));
+    EXPECT(touched(p, 131073, 3, 150000));
+    EXPECT_EQ(large_stats().run_bytes - before.run_bytes, pg->usable);
+    EXPECT(large_resize(pg, SIZE_SMALL_MAX) == NULL); /* a small object's size */
+    put(p);
+    EXPECT(same_stats(large_stats(), before));
+}
+
+TEST(large, window_block_gives_back_its_tail_and_grows_into_free_pages)
+{
+    struct large_stats before = large_stats();
+    char *p = get(3 * MIB, 1);
+    struct page *pg = large_page(p);
+    touch(p, 3 * MIB, 7);
+    size_t out = zone_stats(NODE).out;
+    EXPECT(large_resize(pg, 1 * MIB) == p);
+    EXPECT_EQ(pg->npages, 16);
+    EXPECT_EQ(zone_stats(NODE).out, out - 2 * MIB);
+    EXPECT(touched(p, 1 * MIB, 7, 3 * MIB));
+    zone_check(NODE);
+    EXPECT(large_resize(pg, 2 * MIB + 5) == p);
+    EXPECT_EQ(pg->npages, 33);
+    EXPECT_EQ(pg->usable, os_round(2 * MIB + 5));
+    EXPECT(touched(p, 1 * MIB, 7, 3 * MIB));
+    touch(p, pg->usable, 8);
+    zone_check(NODE);
+    EXPECT_EQ(large_stats().large_pages - before.large_pages, 33);
+    EXPECT(large_resize(pg, 512 << 10) == NULL); /* a run's size */
+    EXPECT(large_resize(pg, 65 * MIB) == NULL);  /* a mapping's size */
+    EXPECT_EQ(pg->npages, 33);
+    put(p);
+    EXPECT(same_stats(large_stats(), before));
+}
+
+TEST(large, window_block_does_not_grow_over_a_neighbour)
+{
+    zone_purge(NODE, 0); /* from here on the only dirty pages are the tail that p gives back */
+    char *p = get(40 * PAGE_BYTES, 1);
+    struct page *pg = large_page(p);
+    EXPECT(large_resize(pg, 20 * PAGE_BYTES) == p);
+    char *q = get(20 * PAGE_BYTES, 1);
+    EXPECT(q == p + 20 * PAGE_BYTES);
+    touch(q, 20 * PAGE_BYTES, 1);
+    EXPECT(large_resize(pg, 21 * PAGE_BYTES) == NULL);
+    EXPECT_EQ(pg->npages, 20);
+    EXPECT_EQ(pg->usable, 20 * PAGE_BYTES);
+    EXPECT(touched(q, 20 * PAGE_BYTES, 1, 20 * PAGE_BYTES));
+    put(p);
+    put(q);
+    zone_check(NODE);
+}
+
+TEST(large, growing_block_has_room_to_grow)
+{
+    char *p = large_alloc_growing(NODE, 2 * MIB);
+    struct page *pg = large_page(p);
+    size_t pages = pg->npages, out = zone_stats(NODE).out;
+    EXPECT(pages * PAGE_BYTES >= 2 * MIB + MIB / 2);
+    EXPECT_EQ(pg->usable, 2 * MIB);
+    EXPECT(large_resize(pg, 2 * MIB + MIB / 2) == p);
+    EXPECT_EQ(pg->npages, pages);
+    EXPECT_EQ(zone_stats(NODE).out, out);
+    EXPECT_EQ(pg->usable, 2 * MIB + MIB / 2);
+    put(p);
+    p = large_alloc_growing(NODE, 60 * MIB);
+    EXPECT_EQ(large_page(p)->npages, LARGE_OWN_BYTES / PAGE_BYTES);
+    put(p);
+    p = large_alloc_growing(NODE, 70 * MIB);
+    EXPECT_EQ(large_page(p)->kind, PAGE_OWN);
+    put(p);
+}
+
+TEST(large, own_mapping_resizes_and_keeps_its_contents)
+{
+    struct large_stats before = large_stats();
+    char *p = get(70 * MIB, 1);
+    touch(p, 4 * MIB, 5);
+    for (size_t size = 80 * MIB; size <= 400 * MIB; size += 53 * MIB + 1) {
+        char *q = large_resize(large_page(p), size);
+        EXPECT(q != NULL);
+        if (q != p) {
+            EXPECT_EQ(pmap_tag(p), 0);
+            EXPECT(large_page(p) == NULL);
+        }
+        p = q;
+        struct page *pg = large_page(p);
+        EXPECT(pg != NULL && pg->kind == PAGE_OWN);
+        EXPECT_EQ(pg->usable, os_round(size));
+        EXPECT_EQ(pmap_tag(p), TAG_BLOCK);
+        EXPECT(touched(p, 4 * MIB - 4096, 5, 4 * MIB));
+        EXPECT_EQ(large_stats().own_bytes - before.own_bytes, os_round(size));
+        p[size - 1] = 1;
+    }
+    char *q = large_resize(large_page(p), 40 * MIB); /* shrinks while it is worth a mapping */
+    EXPECT(q != NULL);
+    EXPECT_EQ(large_page(q)->usable, 40 * MIB);
+    EXPECT(touched(q, 4 * MIB - 4096, 5, 4 * MIB));
+    EXPECT(large_resize(large_page(q), 32 * MIB) == NULL);
+    EXPECT(large_resize(large_page(q), (size_t)1 << 60) == NULL);
+    EXPECT_EQ(large_page(q)->usable, 40 * MIB);
+    put(q);
+    EXPECT(same_stats(large_stats(), before));
+}
+
+/* ---- threads ---- */
+
+static void churn(unsigned thread)
+{
+    enum { SLOTS = 12 };
+    struct {
+        char *p;
+        size_t size;
+    } s[SLOTS] = {{0}};
+    uint64_t seed = thread + 110;
+    for (int step = 0; step < 1200; step++) {
+        size_t i = unit_below(&seed, SLOTS);
+        unsigned char v = (unsigned char)(thread * 16 + i);
+        if (s[i].p != NULL && unit_below(&seed, 3) == 0) {
+            size_t size = 40000 + unit_below(&seed, (size_t)1 << (16 + unit_below(&seed, 6)));
+            char *q = large_resize(large_page(s[i].p), size);
+            if (q != NULL) {
+                MUST(touched(q, size, v, s[i].size));
+                s[i].p = q;
+                s[i].size = size;
+                touch(q, size, v);
+            }
+        } else if (s[i].p != NULL) {
+            MUST(touched(s[i].p, s[i].size, v, s[i].size));
+            put(s[i].p);
+            s[i].p = NULL;
+        } else {
+            s[i].size = 40000 + unit_below(&seed, (size_t)1 << (16 + unit_below(&seed, 6)));
+            s[i].p = large_alloc(NODE, s[i].size, 1, step % 4 == 0);
+            MUST(s[i].p != NULL);
+            MUST(step % 4 != 0 || unit_is_zero(s[i].p, s[i].size));
+            touch(s[i].p, s[i].size, v);
+        }
+    }
+    for (int i = 0; i < SLOTS; i++)
+        if (s[i].p != NULL)
+            put(s[i].p);
+}
+
+TEST(large, threads_never_share_a_block)
+{
+    struct large_stats before = large_stats();
+    unit_threads(UNIT_THREADS, churn);
+    EXPECT(same_stats(large_stats(), before));
+    zone_check(NODE);
+    pcp_check();
+}
+
+static void move_mappings(unsigned thread)
+{
+    uint64_t seed = thread + 130;
+    for (int round = 0; round < 60; round++) {
+        char *p = get(65 * MIB + unit_below(&seed, 100) * PAGE_BYTES, 1);
+        p[0] = (char)thread;
+        for (int i = 0; i < 4; i++) {
+            p = large_resize(large_page(p), 66 * MIB + unit_below(&seed, 1000) * 5 * 4096);
+            MUST(p != NULL && p[0] == (char)thread);
+            MUST(large_page(p) != NULL); /* nobody who took our old place touched the descriptor of the new */
+        }
+        put(p);
+    }
+}
+
+/* A mapping that moves leaves an address that another thread may get at once. */
+TEST(large, threads_move_mappings_without_losing_one)
+{
+    struct large_stats before = large_stats();
+    size_t own = region_stats().count[REGION_LARGE];
+    unit_threads(UNIT_THREADS, move_mappings);
+    EXPECT(same_stats(large_stats(), before));
+    EXPECT_EQ(region_stats().count[REGION_LARGE], own);
+}
+
+/* ---- misuse ---- */
+
+static void complain(void *p)
+{
+    large_complain(p, "free");
+}
+
+static void interior_says(char *base, size_t offset, const char *kind)
+{
+    char line[256];
+    snprintf(line, sizeof line, "sheaf: free(%p): not the start of a block: class 0, region %s %p, offset %zu",
+             (void *)(base + offset), kind, (void *)base, offset);
+    unit_dies(complain, base + offset, line);
+}
+
+TEST(large, interior_pointers_say_their_offset)
+{
+    char *run = get(200000, 1), *window = get(3 * MIB, 1), *own = get(70 * MIB, 1);
+    interior_says(run, 16, "run");
+    interior_says(run, 65536 + 8, "run");
+    interior_says(run, 199999, "run");
+    interior_says(window, 1, "large");
+    interior_says(window, 2 * MIB, "large");
+    interior_says(own, 16, "large");
+    interior_says(own, 5 * MIB + 8, "large");
+    interior_says(own, 70 * MIB - 1, "large");
+    put(run);
+    put(window);
+    put(own);
+}
+
+TEST(large, freed_blocks_say_double_free)
+{
+    char line[256];
+    unit_pin();
+    char *run = get(100000, 1), *window = get(3 * MIB, 1);
+    put(run);
+    put(window);
+    snprintf(line, sizeof line, "sheaf: free(%p): double free: class 0, region run %p, already free", (void *)run,
+             (void *)run);
+    unit_dies(complain, run, line);
+    snprintf(line, sizeof line, "sheaf: free(%p): double free: class 0, region large %p, already free", (void *)window,
+             (void *)window);
+    unit_dies(complain, window, line);
+    unit_unpin();
+}
+
+TEST(large, strangers_are_left_to_the_caller)
+{
+    char local = 0;
+    static char fixed;
+    large_complain(&local, "free");
+    large_complain(&fixed, "free");
+    large_complain((void *)1, "free");
+    large_complain((void *)-1, "free");
+    large_complain((void *)((uintptr_t)1 << 47), "free");
+}
+
+/* Own mappings begin at os pages: whoever lies in the rest of their first 64 KiB is no block of ours. */
+TEST(large, stranger_beside_an_own_mapping_is_a_stranger)
+{
+    if (vm_page_size() == PAGE_BYTES)
+        return;
+    char *p = NULL, *held[32];
+    int n = 0;
+    for (; n < 32; n++) { /* until one does not begin at a 64 KiB page: the kernel's choice */
+        p = held[n] = get(65 * MIB + (size_t)n * vm_page_size(), 1);
+        if ((uintptr_t)p % PAGE_BYTES != 0)
+            break;
+    }
+    EXPECT(n < 32);
+    char *beside = p - (uintptr_t)p % PAGE_BYTES;
+    if (!region_contains(beside))
+        large_complain(beside, "free");
+    for (int i = 0; i <= n; i++)
+        put(held[i]);
+}
