@@ -39,7 +39,7 @@ static void *dress(struct page *pg, enum page_kind kind, size_t size, bool zero)
     if (zero && !pg->zeroed)
         memset(p, 0, size);
     pg->zeroed = false;
-    pg->kind = (uint8_t)kind;
+    page_set_kind(pg, kind);
     pg->usable = os_round(size);
     pg->base = p;
     pg->region = NULL;
@@ -67,7 +67,7 @@ static void *alloc_in_window(unsigned node, size_t size, size_t room, size_t ali
 static void dress_own(struct region *r)
 {
     struct page *pg = pmap_page_init(r->base);
-    pg->kind = PAGE_OWN;
+    page_set_kind(pg, PAGE_OWN);
     pg->zeroed = false;
     pg->npages = 1;
     pg->usable = r->size;
@@ -82,7 +82,7 @@ static void undress_own(struct page *pg)
 {
     account(pg, false);
     pmap_set_tags(pg, 1, 0);
-    pg->kind = PAGE_GONE;
+    page_set_kind(pg, PAGE_GONE);
 }
 
 static void *alloc_own(size_t size, size_t align)
@@ -198,9 +198,9 @@ static const struct page *covering(const void *p)
         const struct page *pg = pmap_page((void *)a);
         if (pg == NULL)
             return NULL;
-        if (pg->kind == PAGE_RUN || pg->kind == PAGE_LARGE)
+        if (page_kind(pg) == PAGE_RUN || page_kind(pg) == PAGE_LARGE)
             return pg->npages > back ? pg : NULL;
-        if (pg->kind != PAGE_NONE && pg->kind != PAGE_GONE)
+        if (page_kind(pg) != PAGE_NONE && page_kind(pg) != PAGE_GONE)
             return NULL;
     }
     return NULL;

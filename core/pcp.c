@@ -100,7 +100,7 @@ void pcp_free(struct page *pg, unsigned order, bool zeroed)
 {
     struct shard *s = &shards[cpu_current() & shard_mask];
     unsigned node = pg->node;
-    pg->kind = PAGE_CACHED;
+    page_set_kind(pg, PAGE_CACHED);
     pg->npages = 1u << order;
     pg->zeroed = zeroed;
     if (!lock_try(&s->lock, RANK_PCP)) {

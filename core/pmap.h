@@ -46,7 +46,7 @@ enum page_kind {
 
 /* One descriptor for every page of 64 KiB. Who writes: the layer that owns the page at the time, under its lock. */
 struct page {
-    uint8_t kind;   /* enum page_kind */
+    uint8_t kind;   /* enum page_kind; the zone reads its neighbours': page_kind, page_set_kind */
     uint8_t order;  /* slab, pcp: the run is 2^order pages */
     uint8_t class;  /* slab */
     uint8_t zeroed; /* the whole run is known to read as zero */
@@ -117,6 +117,19 @@ struct page *pmap_page(const void *p);
 
 /* What: as pmap_page, for a page of a covered range; also writes down the page's number. Locks: the owner's. */
 struct page *pmap_page_init(void *p);
+
+/* What: kind of a page that may be another's. Order: relaxed: to and from the kinds of free runs it changes under the ZONE
+ * lock only, and whoever asks without owning the page asks whether it is one of those. */
+static inline enum page_kind page_kind(const struct page *pg)
+{
+    return (enum page_kind)load_relaxed(&pg->kind);
+}
+
+/* What: set the kind. Locks: the owner's. */
+static inline void page_set_kind(struct page *pg, enum page_kind kind)
+{
+    store_relaxed(&pg->kind, (uint8_t)kind);
+}
 
 /* What: first byte of a page. */
 static inline char *page_address(const struct page *pg)

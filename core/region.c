@@ -23,23 +23,20 @@ static void account_locked(const struct region *r, bool in)
     regions.stats.count[r->kind] += in ? 1 : (size_t)-1;
 }
 
-static struct region *add(enum region_kind kind, char *base, size_t size)
+static void link_region(struct region *r)
 {
-    struct region *r = meta_alloc(sizeof *r);
-    if (r == NULL)
-        return NULL;
-    *r = (struct region){.base = base, .size = size, .kind = kind};
     lock_acquire(&regions.lock, RANK_REGION);
+    r->prev = NULL;
     r->next = regions.list;
     if (r->next != NULL)
         r->next->prev = r;
     regions.list = r;
     account_locked(r, true);
     lock_release(&regions.lock);
-    return r;
 }
 
-static void remove_region(struct region *r)
+/* Before the mapping moves or goes: afterwards its address may be another thread's, whose link_region comes after this. */
+static void unlink_region(struct region *r)
 {
     lock_acquire(&regions.lock, RANK_REGION);
     if (r->next != NULL)
@@ -50,7 +47,16 @@ static void remove_region(struct region *r)
         regions.list = r->next;
     account_locked(r, false);
     lock_release(&regions.lock);
-    meta_free(r, sizeof *r);
+}
+
+static struct region *add(enum region_kind kind, char *base, size_t size)
+{
+    struct region *r = meta_alloc(sizeof *r);
+    if (r == NULL)
+        return NULL;
+    *r = (struct region){.base = base, .size = size, .kind = kind};
+    link_region(r);
+    return r;
 }
 
 /* Windows double what is mapped, between two bounds: few steps for a big program, little for a small one. */
@@ -103,24 +109,25 @@ struct region *region_map_large(size_t size, size_t align)
 
 int region_unmap_large(struct region *r)
 {
+    unlink_region(r);
     int error = vm_unmap(r->base, r->size);
     if (error == 0)
-        remove_region(r);
+        meta_free(r, sizeof *r);
+    else
+        link_region(r);
     return error;
 }
 
 bool region_remap_large(struct region *r, size_t new_size)
 {
+    unlink_region(r);
     char *p = vm_remap(r->base, r->size, new_size);
-    if (p == NULL)
-        return false;
-    lock_acquire(&regions.lock, RANK_REGION);
-    account_locked(r, false);
-    r->base = p;
-    r->size = new_size;
-    account_locked(r, true);
-    lock_release(&regions.lock);
-    return true;
+    if (p != NULL) {
+        r->base = p;
+        r->size = new_size;
+    }
+    link_region(r);
+    return p != NULL;
 }
 
 struct region_stats region_stats(void)

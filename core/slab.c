@@ -124,11 +124,11 @@ static bool dress(struct page *pg, class_t c, unsigned node)
     fill_bits(pg, c);
     pg->nfree = size_info[c].objs;
     pg->bucket = NO_BUCKET;
-    pg->kind = PAGE_SLAB;
+    page_set_kind(pg, PAGE_SLAB);
     for (size_t i = 1; i < pg->npages; i++) {
         struct page *tail = pmap_page_init(page_address(pg) + i * PAGE_BYTES);
         tail->head = pg;
-        tail->kind = PAGE_SLAB_TAIL;
+        page_set_kind(tail, PAGE_SLAB_TAIL);
     }
     pmap_set_tags(pg, pg->npages, tag_make(c, node)); /* INV-PMAP-1 */
     return true;
@@ -182,7 +182,7 @@ static void retire_locked(struct slabs *s, struct page *pg)
     owner_add(&s->free_objs, -(size_t)size_info[pg->class].objs);
     s->released++;
     pmap_set_tags(pg, pg->npages, 0);
-    pg->kind = PAGE_CACHED;
+    page_set_kind(pg, PAGE_CACHED);
 }
 
 /* Give the pages of retired slabs (linked by next) down. No lock held. */
@@ -191,7 +191,7 @@ static void release(struct page *pg)
     for (struct page *next; pg != NULL; pg = next) {
         next = pg->next;
         for (size_t i = 1; i < pg->npages; i++)
-            pmap_page(page_address(pg) + i * PAGE_BYTES)->kind = PAGE_NONE;
+            page_set_kind(pmap_page(page_address(pg) + i * PAGE_BYTES), PAGE_NONE);
         if (pg->bits != pg->inline_bits)
             meta_free(pg->bits, bits_bytes(pg->class));
         pcp_free(pg, size_info[pg->class].order, false);

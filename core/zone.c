@@ -95,11 +95,11 @@ static void run_add(struct zone *z, struct page *pg, size_t npages, bool zeroed)
 {
     if (npages > 1) {
         struct page *last = pmap_page_init(page_address(pg) + (npages - 1) * PAGE_BYTES);
-        last->kind = PAGE_FREE_LAST;
+        page_set_kind(last, PAGE_FREE_LAST);
         last->npages = (uint32_t)npages;
         last->zeroed = zeroed;
     }
-    pg->kind = PAGE_FREE;
+    page_set_kind(pg, PAGE_FREE);
     pg->npages = (uint32_t)npages;
     pg->zeroed = zeroed;
     bin_add(z, pg);
@@ -109,8 +109,8 @@ static void run_remove(struct zone *z, struct page *pg)
 {
     bin_remove(z, pg);
     if (pg->npages > 1)
-        page_after(pg, pg->npages - 1)->kind = PAGE_NONE;
-    pg->kind = PAGE_NONE;
+        page_set_kind(page_after(pg, pg->npages - 1), PAGE_NONE);
+    page_set_kind(pg, PAGE_NONE);
 }
 
 /* The free run that ends just before pg, if there is one of that state. */
@@ -118,9 +118,10 @@ static struct page *run_before(const struct page *pg, bool zeroed)
 {
     char *a = page_address(pg);
     struct page *last = pmap_page(a - PAGE_BYTES);
-    if (last == NULL || (last->kind != PAGE_FREE && last->kind != PAGE_FREE_LAST) || last->zeroed != zeroed)
+    enum page_kind kind = last == NULL ? PAGE_NONE : page_kind(last);
+    if ((kind != PAGE_FREE && kind != PAGE_FREE_LAST) || last->zeroed != zeroed)
         return NULL;
-    return last->kind == PAGE_FREE ? last : pmap_page(a - last->npages * PAGE_BYTES);
+    return kind == PAGE_FREE ? last : pmap_page(a - last->npages * PAGE_BYTES);
 }
 
 /* Enter a run, merged with neighbours of its state. PAGE_FREE before us may be the first page of a longer run only if
@@ -129,14 +130,14 @@ static void run_insert(struct zone *z, struct page *pg, size_t npages, bool zero
 {
     struct page *before = run_before(pg, zeroed);
     struct page *after = page_after(pg, npages);
-    if (after != NULL && after->kind == PAGE_FREE && after->zeroed == zeroed && after->node == pg->node) {
+    if (after != NULL && page_kind(after) == PAGE_FREE && after->zeroed == zeroed && after->node == pg->node) {
         npages += after->npages;
         run_remove(z, after);
     }
     if (before != NULL && before->node == pg->node) {
         npages += before->npages;
         run_remove(z, before);
-        pg->kind = PAGE_NONE;
+        page_set_kind(pg, PAGE_NONE);
         pg = before;
     }
     run_add(z, pg, npages, zeroed);
@@ -179,7 +180,7 @@ static struct page *carve(struct zone *z, struct page *run, size_t npages, size_
         rest->node = node;
         run_add(z, rest, total - lead - npages, zeroed);
     }
-    pg->kind = PAGE_CACHED;
+    page_set_kind(pg, PAGE_CACHED);
     pg->npages = (uint32_t)npages;
     pg->zeroed = zeroed;
     owner_add(&z->out_pages, npages);
@@ -241,7 +242,7 @@ void zone_free(struct page *pg, size_t npages, bool zeroed)
 struct page *zone_split(struct page *pg, size_t first_pages)
 {
     struct page *second = pmap_page_init(page_address(pg) + first_pages * PAGE_BYTES);
-    second->kind = pg->kind;
+    page_set_kind(second, page_kind(pg));
     second->node = pg->node;
     second->zeroed = pg->zeroed;
     second->npages = pg->npages - (uint32_t)first_pages;
@@ -255,7 +256,7 @@ void zone_shrink(struct page *pg, size_t npages)
     if (rest == 0)
         return;
     struct page *tail = zone_split(pg, npages);
-    tail->kind = PAGE_CACHED;
+    page_set_kind(tail, PAGE_CACHED);
     zone_free(tail, rest, false);
 }
 
@@ -265,9 +266,9 @@ bool zone_grow(struct page *pg, size_t npages)
     size_t more = npages - pg->npages;
     lock_acquire(&z->lock, RANK_ZONE);
     struct page *after = page_after(pg, pg->npages);
-    bool ok = after != NULL && after->kind == PAGE_FREE && after->node == pg->node && after->npages >= more;
+    bool ok = after != NULL && page_kind(after) == PAGE_FREE && after->node == pg->node && after->npages >= more;
     if (ok) {
-        carve(z, after, more, 1)->kind = PAGE_NONE;
+        page_set_kind(carve(z, after, more, 1), PAGE_NONE);
         pg->npages = (uint32_t)npages;
     }
     lock_release(&z->lock);
@@ -295,7 +296,7 @@ static struct page *isolate_locked(struct zone *z, size_t max_pages, size_t shor
                 run_remove(z, pg);
                 owner_add(&z->out_pages, npages);
             }
-            pg->kind = PAGE_CACHED;
+            page_set_kind(pg, PAGE_CACHED);
             pg->npages = (uint32_t)npages;
             pg->next = list;
             list = pg;

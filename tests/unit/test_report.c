@@ -306,7 +306,7 @@ TEST(report, table_names_every_part)
     static const char *const parts[] = {
         "sheaf statistics\n", "    size    slabs", "windows (bytes)\n", "small objects, live", "ends of slabs",
         "page runs to 512 KiB", "large blocks", "pcp lists", "zone, dirty", "zone, clean", "in transit", "= windows",
-        "blocks with their own mapping", "metadata", "page map leaves", "mapped in all", "purged so far",
+        "blocks with their own mapping", "metadata", "page map leaves", "= mapped, with the windows", "purged so far",
         "slow calls: malloc ", "foreign pointers ", "options\n", "  strict:false", "  keep:16777216",
     };
     char name[64];

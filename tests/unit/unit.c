@@ -179,6 +179,10 @@ void unit_fork_handlers(void)
 
 /* ---- threads ---- */
 
+/* TSan ends its thread in the last round of key destructors, before us: whatever of ours is instrumented and comes later
+ * finds no thread. There each thread says goodbye itself. */
+extern void tsan_init_symbol(void) __asm__("__tsan_init") __attribute__((weak));
+
 struct job {
     void (*numbered)(unsigned);
     void (*single)(void *);
@@ -194,13 +198,15 @@ static void *run_job(void *arg)
         j->numbered(j->i);
     else
         j->single(j->arg);
+    if (tsan_init_symbol != NULL)
+        tcache_detach();
     return NULL;
 }
 
 static void arm_thread_exit(void)
 {
     static bool done;
-    if (!done)
+    if (!done && tsan_init_symbol == NULL)
         tls_exit_init(tcache_detach);
     done = true;
 }

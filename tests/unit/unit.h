@@ -71,7 +71,7 @@ void unit_fork_handlers(void);
 enum { UNIT_THREADS = 4 };
 
 /* What: run body(i) in n threads at once, and wait for all. Each ends as a thread of the library does: detached from its
- * cache by the key destructor. */
+ * cache by the key destructor (under TSan by us). */
 void unit_threads(unsigned n, void (*body)(unsigned));
 
 /* What: run body in one thread, which begins without a cache. */
