@@ -50,7 +50,9 @@ static uint32_t cap_first(class_t c)
 
 static uint32_t cap_most(class_t c)
 {
-    size_t n = SHEAF_BYTES_MAX / class_to_size(c), room = sheaf_room(4096);
+    size_t size = class_to_size(c), usual = SHEAF_BYTES_USUAL / size, most = SHEAF_BYTES_MAX / size;
+    size_t n = usual > SHEAF_OBJS_USUAL ? usual : SHEAF_OBJS_USUAL, room = sheaf_room(4096);
+    n = n < most ? n : most;
     return (uint32_t)(n < room ? n : room);
 }
 
