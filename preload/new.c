@@ -81,9 +81,9 @@ COLD static void *nothrow_failed(size_t size, const void *tag, const char *name)
 }
 
 /* A nothrow form over a base that is not ours: only C++ can catch what that throws. */
-NOINLINE static void *nothrow_slow(size_t size, const void *tag, const char *name)
+static void *nothrow(size_t size, const void *tag, const char *name)
 {
-    void *p = IS_OURS(new_in_force, new_ours) ? alloc_slow(size) : NULL;
+    void *p = IS_OURS(new_in_force, new_ours) ? alloc_fast(size, alloc_slow) : NULL;
     if (LIKELY(p != NULL))
         return p;
     return nothrow_failed(size, tag, name);
@@ -92,13 +92,13 @@ NOINLINE static void *nothrow_slow(size_t size, const void *tag, const char *nam
 EXPORT void *new_nothrow(size_t size, const void *tag) __asm__("_ZnwmRKSt9nothrow_t");
 void *new_nothrow(size_t size, const void *tag)
 {
-    return nothrow_slow(size, tag, "_ZnwmRKSt9nothrow_t");
+    return nothrow(size, tag, "_ZnwmRKSt9nothrow_t");
 }
 
 EXPORT void *new_array_nothrow(size_t size, const void *tag) __asm__("_ZnamRKSt9nothrow_t");
 void *new_array_nothrow(size_t size, const void *tag)
 {
-    return nothrow_slow(size, tag, "_ZnamRKSt9nothrow_t");
+    return nothrow(size, tag, "_ZnamRKSt9nothrow_t");
 }
 
 /* ---- aligned new ---- */
