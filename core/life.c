@@ -104,9 +104,9 @@ static void say_hello(void)
     fmt_flush(&f);
 }
 
-void life_construct(void)
+void life_construct(char **env)
 {
-    opt_init(env_get("SHEAF_CONF"));
+    opt_init(env_get(env, "SHEAF_CONF"));
     if (opt.off && libc_init())
         tcache_detach(); /* what the loader allocated from us stays ours; nothing new does */
     else if (opt.hardened)

@@ -23,8 +23,10 @@ static inline void life_start(void)
         life_start_slow();
 }
 
-/* What: the constructor's work. Context: once, from our constructor. */
-void life_construct(void);
+/* What: the constructor's work. env: the environment, NULL: libc's. Context: once, from our constructor, which is the
+ * first of the process where the loader can be asked for that: other libraries' fork handlers must be registered after
+ * ours, so that they have run, and need no lock of ours any more, when we take all locks. */
+void life_construct(char **env);
 
 /* What: is a sanitizer runtime in this process? Then its malloc is in use, and we stay passive. */
 bool life_sanitizer(void);

@@ -400,6 +400,9 @@ void *tcache_alloc_slow(class_t c)
     tick(tc, "malloc");
     owner_add(&tc->counts.slow_alloc, 1);
     struct tcache_bin *b = &tc->bin[c];
+    void *p = sheaf_pop(&tc->top[c]); /* not every caller has looked, and attach and tick may have let others in */
+    if (p != NULL)
+        return p;
     if (b->main == NULL && !start_sheaf(tc, c))
         return alloc_one(c, tc->node);
     if (b->spare != NULL && b->spare->n > 0) {

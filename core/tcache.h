@@ -60,8 +60,8 @@ HOT_INLINE struct tcache *tcache_self(void)
     return tcache_tls;
 }
 
-/* What: one object of a class when the main sheaf is empty. Locks: none may be held. Fails: NULL, no memory.
- * Context: any thread in any state. Cost: a swap mostly; a barn visit; a refill. */
+/* What: one object of a class, for a caller whose hit path found none or did not look. Locks: none may be held.
+ * Fails: NULL, no memory. Context: any thread in any state. Cost: a swap mostly; a barn visit; a refill. */
 void *tcache_alloc_slow(class_t c);
 
 /* What: keep an object of class c and of the thread's node when the main sheaf is full. func: for misuse lines. */

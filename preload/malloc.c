@@ -174,10 +174,14 @@ EXPORT void *__libc_memalign(size_t align, size_t size) ALIAS(memalign);
 EXPORT void *__libc_valloc(size_t size) ALIAS(valloc);
 EXPORT void *__libc_pvalloc(size_t size) ALIAS(pvalloc);
 
-__attribute__((constructor(101))) static void construct(void)
+/* Linked with -z initfirst: runs before libc's own constructor, which sets environ. glibc passes the environment. */
+__attribute__((constructor(101))) static void construct(int argc UNUSED, char **argv UNUSED, char **env UNUSED)
 {
     bool passive = life_sanitizer(); /* its malloc is in use: no fork handlers, dlopen as it is */
+#if !defined(__GLIBC__) /* if: another loader calls constructors without arguments */
+    env = NULL;
+#endif
     if (!passive)
-        life_construct();
+        life_construct(env);
     dlopen_init(passive || libc_in_use() || opt.deepbind == OPT_DEEPBIND_KEEP);
 }
