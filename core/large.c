@@ -63,21 +63,34 @@ static void *alloc_in_window(unsigned node, size_t size, size_t room, size_t ali
     return pg == NULL ? NULL : dress(pg, PAGE_LARGE, size, zero);
 }
 
-static void *alloc_own(size_t size, size_t align)
+/* Make a mapping a block. */
+static void *dress_own(struct region *r, size_t usable)
 {
-    struct region *r = region_map_large(os_round(size), align < vm_page_size() ? vm_page_size() : align);
-    if (r == NULL)
-        return NULL;
     struct page *pg = pmap_page_init(r->base);
     pg->kind = PAGE_OWN;
     pg->zeroed = false;
     pg->npages = 1;
-    pg->usable = r->size;
+    pg->usable = usable;
     pg->base = r->base;
     pg->region = r;
     pmap_set_tags(pg, 1, TAG_BLOCK);
     account(pg, true);
     return r->base;
+}
+
+/* Before the address range may go: as soon as it has, another thread's mapping may begin there and own the descriptor. */
+static struct region *undress_own(struct page *pg)
+{
+    account(pg, false);
+    pmap_set_tags(pg, 1, 0);
+    pg->kind = PAGE_GONE;
+    return pg->region;
+}
+
+static void *alloc_own(size_t size, size_t align)
+{
+    struct region *r = region_map_large(os_round(size), align < vm_page_size() ? vm_page_size() : align);
+    return r == NULL ? NULL : dress_own(r, r->size);
 }
 
 void *large_alloc(unsigned node, size_t size, size_t align, bool zero)
@@ -108,18 +121,18 @@ struct page *large_page(const void *p)
 
 void large_free(struct page *pg)
 {
-    enum page_kind kind = pg->kind;
+    unsigned node = pg->node;
+    if (pg->kind == PAGE_OWN) {
+        region_unmap_large(undress_own(pg)); /* refused: address space is lost, and stays in the account */
+        return;
+    }
     account(pg, false);
     pmap_set_tags(pg, 1, 0);
-    if (kind == PAGE_RUN) {
+    if (pg->kind == PAGE_RUN) {
         pcp_free(pg, pg->order, false);
-    } else if (kind == PAGE_LARGE) {
-        unsigned node = pg->node;
+    } else {
         zone_free(pg, pg->npages, false);
         zone_relax(node);
-    } else {
-        pg->kind = PAGE_GONE;
-        region_unmap_large(pg->region); /* refused: address space is lost, and stays in the account */
     }
 }
 
@@ -141,34 +154,19 @@ static bool resize_large(struct page *pg, size_t size)
     return ok;
 }
 
-/* Move an own mapping; its descriptor moves with it. */
+/* Resize an own mapping, which may move it; its descriptor moves with it. */
 static void *resize_own(struct page *pg, size_t size)
 {
-    struct region *r = pg->region;
-    size_t new_size = os_round(size);
+    size_t new_size = os_round(size), usable = pg->usable;
     if (size <= LARGE_OWN_BYTES / 2)
         return NULL;
-    account(pg, false);
-    if (new_size != r->size && !region_remap_large(r, new_size)) {
-        account(pg, true);
-        return NULL;
-    }
-    if (r->base != pg->base) {
-        pmap_set_tags(pg, 1, 0);
-        pg->kind = PAGE_GONE;
-        if (!pmap_cover(r->base, new_size)) /* no memory for a leaf: usable, but free will call it foreign */
-            return r->base;
-        pg = pmap_page_init(r->base);
-        pg->kind = PAGE_OWN;
-        pg->npages = 1;
-        pg->zeroed = false;
-        pg->base = r->base;
-        pg->region = r;
-        pmap_set_tags(pg, 1, TAG_BLOCK);
-    }
-    pg->usable = new_size;
-    account(pg, true);
-    return r->base;
+    struct region *r = undress_own(pg); /* pg may be another block's from here on */
+    bool ok = new_size == r->size || region_remap_large(r, new_size);
+    if (!pmap_cover(r->base, PAGE_BYTES)) /* moved, and no memory for a leaf: usable, but free will call it foreign */
+        return r->base;
+    pmap_cover(r->base, r->size); /* the other leaves only serve messages */
+    dress_own(r, ok ? new_size : usable);
+    return ok ? r->base : NULL;
 }
 
 void *large_resize(struct page *pg, size_t size)
