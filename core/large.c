@@ -87,10 +87,13 @@ static struct region *undress_own(struct page *pg)
     return pg->region;
 }
 
+/* A mapping covers one of our pages at least, however small the block: else a second one could begin in the same page,
+ * which has one descriptor. */
 static void *alloc_own(size_t size, size_t align)
 {
-    struct region *r = region_map_large(os_round(size), align < vm_page_size() ? vm_page_size() : align);
-    return r == NULL ? NULL : dress_own(r, r->size);
+    size_t page = vm_page_size(), bytes = os_round(size < PAGE_BYTES ? PAGE_BYTES : size);
+    struct region *r = region_map_large(bytes, align < page ? page : align);
+    return r == NULL ? NULL : dress_own(r, os_round(size));
 }
 
 void *large_alloc(unsigned node, size_t size, size_t align, bool zero)
