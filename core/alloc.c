@@ -121,7 +121,7 @@ size_t alloc_good_size(size_t size, size_t align)
     class_t c = size_aligned_class(size, align);
     if (c < SIZE_CLASSES)
         return class_to_size(c);
-    size_t rounded = align_up(size, vm_page_size());
+    size_t rounded = align_up(size == 0 ? 1 : size, vm_page_size());
     return rounded > PTRDIFF_MAX ? 0 : rounded;
 }
 
