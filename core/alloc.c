@@ -223,7 +223,8 @@ void alloc_check_size(const void *p, size_t size, size_t align, const char *func
         m.base = page_address(pg->kind == PAGE_SLAB_TAIL ? pg->head : pg);
     } else {
         const struct page *pg = large_page(p);
-        if (pg == NULL || (size <= pg->usable && size > SIZE_SMALL_MAX) || size_aligned_class(size, align) >= SIZE_CLASSES)
+        bool large = size > SIZE_SMALL_MAX || size_aligned_class(size, align) >= SIZE_CLASSES;
+        if (pg == NULL || (large && size <= pg->usable))
             return;
         m.kind = pg->kind == PAGE_RUN ? "run" : "large";
         m.base = pg->base;
