@@ -53,7 +53,7 @@ static struct page *pop(struct shard *s, unsigned order)
     return pg;
 }
 
-/* Take a batch from the zone as one run, so that neighbours stay neighbours, and keep all but the first piece. */
+/* Take a batch from the zone as one run, so that neighbours stay neighbours, and keep all but the last piece. */
 static struct page *refill(struct shard *s, unsigned node, unsigned order)
 {
     size_t batch = PCP_BATCH_PAGES >> order;
@@ -155,7 +155,7 @@ void pcp_check(void)
                 pages += pg->npages;
             }
         CHECK_EQ(pages, s->count);
-        CHECK(s->count <= PCP_HIGH_PAGES + RUN_PAGES_MAX);
+        CHECK(s->count <= PCP_HIGH_PAGES + 2 * PCP_BATCH_PAGES);
         lock_release(&s->lock);
     }
 }
