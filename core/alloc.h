@@ -19,7 +19,8 @@ void alloc_free_slow(void *p, const char *func);
 /* What: size bytes that read as zero. Fails: NULL. */
 void *alloc_zeroed(size_t size);
 
-/* What: realloc for p != NULL and size > 0. *foreign tells that p was not ours. Fails: NULL, p untouched. */
+/* What: realloc for p != NULL and size > 0. Owner: the caller, of the result; p is then gone. Fails: NULL, p untouched;
+ * also for a pointer that is not ours, which is counted. Shrinking never fails. */
 void *alloc_resize(void *p, size_t size, const char *func);
 
 /* What: a block at a multiple of align, a power of two. Fails: NULL. */

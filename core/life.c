@@ -18,8 +18,10 @@
 #include "tcache.h"
 #include "zone.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 
 uint32_t life_state;
 static struct lock fork_lock; /* one fork at a time: the lock layer knows one forking thread */
@@ -85,14 +87,26 @@ bool life_sanitizer(void)
     return asan_init_symbol != NULL || tsan_init_symbol != NULL || msan_init_symbol != NULL;
 }
 
-/* Programs close standard error in their exit handlers, before our destructor: keep a copy, out of their way. */
+/* Programs close standard error in their exit handlers, before our destructor: keep a copy, out of their way. Low numbers
+ * are in use, 200 by shell scripts that hold a lock. */
+enum { STATS_FD_MIN = 1000 };
 static int stats_fd = 2;
+static struct stat stats_file; /* what stats_fd was when we made it */
 
 static void keep_stderr(void)
 {
-    int fd = fcntl(2, F_DUPFD_CLOEXEC, 200);
-    if (fd >= 0)
+    int saved = errno, fd = fcntl(2, F_DUPFD_CLOEXEC, STATS_FD_MIN);
+    if (fd >= 0 && fstat(fd, &stats_file) == 0)
         stats_fd = fd;
+    errno = saved;
+}
+
+/* The program may have closed the copy and opened a file of its own under that number. */
+static int stats_target(void)
+{
+    struct stat now;
+    bool ours = fstat(stats_fd, &now) == 0 && now.st_dev == stats_file.st_dev && now.st_ino == stats_file.st_ino;
+    return ours ? stats_fd : 2;
 }
 
 static void say_hello(void)
@@ -125,7 +139,7 @@ void life_construct(char **env)
 __attribute__((destructor)) static void at_exit(void)
 {
     if (opt.stats_print)
-        report_print(stats_fd);
+        report_print(stats_target());
     if (opt.stats_json != 0)
         report_json_file((const char *)opt.stats_json);
 }

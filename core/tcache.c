@@ -344,9 +344,8 @@ static bool start_sheaf(struct tcache *tc, class_t c)
         b->ops++;
         return false;
     }
-    uint32_t cap = opt.sheaf_cap == 0 ? cap_first(c) : (uint32_t)opt.sheaf_cap;
-    if (cap > sheaf_room(4096))
-        cap = sheaf_room(4096);
+    uint32_t most = sheaf_room(4096), fixed = opt.sheaf_cap < most ? (uint32_t)opt.sheaf_cap : most;
+    uint32_t cap = opt.sheaf_cap == 0 ? cap_first(c) : fixed;
     struct sheaf *s = barn_sheaf_new(cap);
     if (s == NULL)
         return false;

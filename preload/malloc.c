@@ -120,7 +120,9 @@ int posix_memalign(void **out, size_t align, size_t size)
 {
     if (align % sizeof(void *) != 0 || !is_pow2(align))
         return EINVAL;
+    int saved = errno; /* off:true: the C library's memalign writes it */
     void *p = alloc_aligned(align, size, false);
+    errno = saved;
     if (p == NULL)
         return ENOMEM;
     *out = p;
