@@ -344,8 +344,8 @@ static bool start_sheaf(struct tcache *tc, class_t c)
         b->ops++;
         return false;
     }
-    uint32_t most = sheaf_room(4096), fixed = opt.sheaf_cap < most ? (uint32_t)opt.sheaf_cap : most;
-    uint32_t cap = opt.sheaf_cap == 0 ? cap_first(c) : fixed;
+    size_t want = opt.sheaf_cap == 0 ? cap_first(c) : opt.sheaf_cap;
+    uint32_t most = sheaf_room(4096), cap = want < most ? (uint32_t)want : most;
     struct sheaf *s = barn_sheaf_new(cap);
     if (s == NULL)
         return false;
@@ -512,20 +512,25 @@ bool tcache_attach(void)
     return true;
 }
 
-void tcache_flush(const char *func)
+static void flush_all(struct tcache *tc, const char *func)
 {
-    struct tcache *tc = tcache_self();
-    if (tc->state != TCACHE_LIVE)
-        return;
     for (class_t c = 0; c < SIZE_CLASSES; c++) {
         struct sheaf *main = take_main(tc, c), *spare = take_spare(tc, c);
         if (main != NULL)
             give_away(tc, c, main, func);
         if (spare != NULL)
             give_away(tc, c, spare, func);
+        if (tc->bin[c].main != NULL) /* somebody came in between (a shim's madvise) and started anew */
+            continue;
         set_cap(tc, c, 0);
         tc->bin[c].ops = 0;
     }
+}
+
+void tcache_flush(const char *func)
+{
+    if (tcache_self()->state == TCACHE_LIVE)
+        flush_all(tcache_self(), func);
 }
 
 static void add_counts(struct tcache_counts *sum, const struct tcache_counts *c)
@@ -552,8 +557,8 @@ void tcache_detach(void)
     struct tcache *tc = tcache_self();
     if (tc->state != TCACHE_LIVE)
         return;
-    tcache_flush("thread exit");
-    tcache_tls = (struct tcache *)(uintptr_t)&image_dead;
+    tcache_tls = (struct tcache *)(uintptr_t)&image_dead; /* first: who comes in between must leave nothing behind */
+    flush_all(tc, "thread exit");
     lock_acquire(&threads.lock, RANK_THREADS);
     unlink_locked(&threads.live, tc);
     store_relaxed(&threads.nlive, threads.nlive - 1);
