@@ -29,7 +29,7 @@ void *alloc_aligned(size_t align, size_t size, bool zero);
 /* What: bytes that may be used at p, at least what was asked for; 0 for NULL and foreign pointers. */
 size_t alloc_usable(const void *p);
 
-/* What: the usable size a request would get. Fails: 0 if it cannot be served. */
+/* What: the usable size a request would get; 0 bytes count as 1. Fails: 0 if it cannot be served. */
 size_t alloc_good_size(size_t size, size_t align);
 
 /* What: a free that was told a size: count it if that cannot be the block's. p is ours to free afterwards. */

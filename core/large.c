@@ -126,7 +126,9 @@ void large_free(struct page *pg)
 {
     unsigned node = pg->node;
     if (pg->kind == PAGE_OWN) {
-        region_unmap_large(undress_own(pg)); /* refused: address space is lost, and stays in the account */
+        struct region *r = undress_own(pg);
+        if (region_unmap_large(r) != 0) /* too many mappings: address space is lost, and stays in the account */
+            vm_purge(r->base, r->size);
         return;
     }
     account(pg, false);

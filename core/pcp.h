@@ -32,11 +32,13 @@ struct pcp_stats {
     size_t bytes;                  /* on the lists */
     size_t alloc, refill, free, drain; /* operations that reached a shard, and those that went on to the zone */
 };
+/* What: the sum over the shards. Locks: takes PCP, one shard at a time. */
 struct pcp_stats pcp_stats(void);
 
 /* What: verify INV-PCP-1 and 2. Tests only. */
 void pcp_check(void);
 
+/* What: fork: hold and open the locks. */
 void pcp_fork_hold(void);
 void pcp_fork_open(void);
 

@@ -36,6 +36,7 @@ bool region_remap_large(struct region *r, size_t new_size);
 struct region_stats {
     size_t bytes[REGION_KINDS], count[REGION_KINDS];
 };
+/* What: what is mapped, by kind. Locks: takes REGION. */
 struct region_stats region_stats(void);
 
 /* What: the region an address lies in, as a copy. Locks: takes REGION. Fails: false, none of ours. For messages and

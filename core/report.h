@@ -2,7 +2,8 @@
 /*
  * Where does the memory go? One snapshot, three printers. Level 10.
  *
- * Counters are read while other threads run: each is right at some moment near the call. Nothing is allocated.
+ * Counters are read while other threads run: each is right at some moment near the call. A snapshot lies in metadata, so
+ * taking one never calls malloc.
  */
 #ifndef CORE_REPORT_H
 #define CORE_REPORT_H
