@@ -5,7 +5,7 @@
  *     first call (may be the loader's, before any constructor) -> constructor -> main ... forks ... -> exit
  *
  * All state is valid as it lies in the file, so the first call has little to do: it sizes the pcp by the cpus we may use.
- * The constructor reads options, registers the fork handlers and the end of threads, and resolves what needs dlsym.
+ * The constructor reads options, registers the fork handlers and the end of threads, and for off:true looks libc's functions up.
  */
 #ifndef CORE_LIFE_H
 #define CORE_LIFE_H

@@ -14,7 +14,7 @@ enum region_kind { REGION_WINDOW, REGION_LARGE, REGION_KINDS };
 
 struct region {
     struct region *next, *prev; /* REGION lock */
-    char *base;                 /* constant, but for region_remap */
+    char *base;                 /* constant, but for region_remap_large */
     size_t size;
     enum region_kind kind;
 };

@@ -45,7 +45,7 @@ static struct {
 static uint32_t cap_first(class_t c)
 {
     size_t n = SMALL_SHEAF_BYTES / class_to_size(c);
-    return (uint32_t)(n < 2 ? 2 : n > 26 ? 26 : n); /* 26: what a 256-byte array holds */
+    return (uint32_t)(n < 2 ? 2 : n > 27 ? 27 : n); /* what a 256-byte array holds */
 }
 
 static uint32_t cap_most(class_t c)
