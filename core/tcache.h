@@ -13,7 +13,7 @@
  *   INV-TCACHE-3 a sheaf that a slow path works on while it calls down is in no bin: whoever comes in between (a signal
  *                handler, a shim's madvise) finds a smaller cache, never a shared one.
  *   INV-TCACHE-4 earned is the sum of 2 * cap * size over the bins that have a sheaf.
- * States: none -> live (first slow call) -> dead (last round of key destructors). A dead thread works on slabs directly.
+ * States: none -> live (first slow call) -> dead (late among the key destructors). A dead thread works on slabs directly.
  */
 #ifndef CORE_TCACHE_H
 #define CORE_TCACHE_H
@@ -73,7 +73,7 @@ bool tcache_attach(void);
 /* What: give back all the calling thread holds: full sheaves to barns, the rest to slabs. It stays attached. */
 void tcache_flush(const char *func);
 
-/* What: end of the thread: flush, and from now on dead. Context: the last key destructor round. */
+/* What: end of the thread: flush, and from now on dead. Context: a late key destructor round. */
 void tcache_detach(void);
 
 /* What: ask every thread to flush at its next slow call. */
