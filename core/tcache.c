@@ -30,10 +30,13 @@ static const struct image image_dead = {.top = {[0 ... SIZE_CLASSES - 1] = NOTHI
 
 TLS_IE struct tcache *tcache_tls = (struct tcache *)(uintptr_t)&image_none;
 
+_Static_assert(SIZE_CLASSES <= 64, "threads.adopted has a bit for each class");
+
 static struct {
     struct lock lock;
     struct tcache *live;    /* THREADS lock */
     struct tcache *orphans; /* THREADS lock; also peeked at */
+    uint64_t adopted;       /* a bit for each class whose orphaned sheaves have all been taken; as orphans */
     struct tcache *unused;  /* THREADS lock: type-stable, never given back */
     uint32_t nlive;         /* also read without the lock */
     uint32_t trim_requests; /* relaxed counter */
@@ -595,12 +598,13 @@ static bool adopt_from(struct tcache *tc, class_t c)
 
 bool tcache_adopt(class_t c)
 {
-    if (LIKELY(load_relaxed(&threads.orphans) == NULL))
+    if (LIKELY(load_relaxed(&threads.orphans) == NULL) || (load_relaxed(&threads.adopted) >> c & 1) != 0)
         return false;
     bool found = false;
     lock_acquire(&threads.lock, RANK_THREADS);
     for (struct tcache *tc = threads.orphans; tc != NULL; tc = tc->next)
         found |= adopt_from(tc, c);
+    store_relaxed(&threads.adopted, threads.adopted | (uint64_t)1 << c);
     lock_release(&threads.lock);
     return found;
 }
@@ -684,6 +688,7 @@ void tcache_fork_open(bool child)
             if (threads.orphans != NULL)
                 threads.orphans->prev = last;
             store_relaxed(&threads.orphans, threads.live);
+            store_relaxed(&threads.adopted, 0);
         }
         threads.live = self->state == TCACHE_LIVE ? self : NULL;
         threads.nlive = self->state == TCACHE_LIVE;
