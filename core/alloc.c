@@ -163,10 +163,11 @@ COLD static void *resize_unknown(void *p, size_t size, const char *func)
     if (libc_in_use())
         return libc_calls.realloc(p, size);
     large_complain(p, func);
-    misuse_foreign(func, p);
+    misuse_foreign_asked(func, p);
     return NULL;
 }
 
+/* Where there is no memory for a smaller block, the old one will do: programs do not expect a shrink to fail. */
 void *alloc_resize(void *p, size_t size, const char *func)
 {
     unsigned tag = pmap_tag(p);
@@ -176,13 +177,17 @@ void *alloc_resize(void *p, size_t size, const char *func)
     if (LIKELY(tag != 0 && c < SIZE_CLASSES)) {
         if (opt.hardened)
             slab_verify(p, func);
-        return fits_small(c, size) ? p : move_small(p, c, size, func);
+        void *q = fits_small(c, size) ? p : move_small(p, c, size, func);
+        return q == NULL && size <= class_to_size(c) ? p : q;
     }
     struct page *pg = tag == 0 ? NULL : large_page(p);
     if (pg == NULL)
         return resize_unknown(p, size, func);
+    size_t have = pg->usable;
     void *q = large_resize(pg, size);
-    return q != NULL ? q : move_large(pg, size);
+    if (q == NULL)
+        q = move_large(pg, size);
+    return q == NULL && size <= have ? p : q;
 }
 
 bool alloc_resize_in_place(void *p, size_t size)

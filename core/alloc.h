@@ -19,7 +19,8 @@ void alloc_free_slow(void *p, const char *func);
 /* What: size bytes that read as zero. Fails: NULL. */
 void *alloc_zeroed(size_t size);
 
-/* What: realloc for p != NULL and size > 0. *foreign tells that p was not ours. Fails: NULL, p untouched. */
+/* What: realloc for p != NULL and size > 0. Owner: the caller, of the result; p is then gone. Fails: NULL, p untouched;
+ * also for a pointer that is not ours, which is counted. Shrinking never fails. */
 void *alloc_resize(void *p, size_t size, const char *func);
 
 /* What: a block at a multiple of align, a power of two. Fails: NULL. */
@@ -28,7 +29,7 @@ void *alloc_aligned(size_t align, size_t size, bool zero);
 /* What: bytes that may be used at p, at least what was asked for; 0 for NULL and foreign pointers. */
 size_t alloc_usable(const void *p);
 
-/* What: the usable size a request would get. Fails: 0 if it cannot be served. */
+/* What: the usable size a request would get; 0 bytes count as 1. Fails: 0 if it cannot be served. */
 size_t alloc_good_size(size_t size, size_t align);
 
 /* What: a free that was told a size: count it if that cannot be the block's. p is ours to free afterwards. */

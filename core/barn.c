@@ -35,7 +35,7 @@ uint32_t barn_sheaf_capacity(uint32_t cap, uint32_t most)
 struct sheaf *barn_sheaf_new(uint32_t cap)
 {
     size_t bytes = sheaf_bytes(cap);
-    struct sheaf *s = meta_alloc(bytes);
+    struct sheaf *s = meta_alloc_optional(bytes);
     if (s != NULL)
         sheaf_init(s, cap, (uint32_t)bytes);
     return s;

@@ -63,35 +63,37 @@ static void *alloc_in_window(unsigned node, size_t size, size_t room, size_t ali
     return pg == NULL ? NULL : dress(pg, PAGE_LARGE, size, zero);
 }
 
-/* Make a mapping a block, described at its first page. */
-static void dress_own(struct region *r)
+/* Make a mapping a block. */
+static void *dress_own(struct region *r, size_t usable)
 {
     struct page *pg = pmap_page_init(r->base);
     page_set_kind(pg, PAGE_OWN);
     pg->zeroed = false;
     pg->npages = 1;
-    pg->usable = r->size;
+    pg->usable = usable;
     pg->base = r->base;
     pg->region = r;
     pmap_set_tags(pg, 1, TAG_BLOCK);
     account(pg, true);
+    return r->base;
 }
 
-/* The end of that description. Before the mapping goes: afterwards another thread may get its address. */
-static void undress_own(struct page *pg)
+/* Before the address range may go: as soon as it has, another thread's mapping may begin there and own the descriptor. */
+static struct region *undress_own(struct page *pg)
 {
     account(pg, false);
     pmap_set_tags(pg, 1, 0);
-    page_set_kind(pg, PAGE_NONE);
+    page_set_kind(pg, PAGE_GONE);
+    return pg->region;
 }
 
+/* A mapping covers one of our pages at least, however small the block: else a second one could begin in the same page,
+ * which has one descriptor. */
 static void *alloc_own(size_t size, size_t align)
 {
-    struct region *r = region_map_large(os_round(size), align < vm_page_size() ? vm_page_size() : align);
-    if (r == NULL)
-        return NULL;
-    dress_own(r);
-    return r->base;
+    size_t page = vm_page_size(), bytes = os_round(size < PAGE_BYTES ? PAGE_BYTES : size);
+    struct region *r = region_map_large(bytes, align < page ? page : align);
+    return r == NULL ? NULL : dress_own(r, os_round(size));
 }
 
 void *large_alloc(unsigned node, size_t size, size_t align, bool zero)
@@ -122,9 +124,11 @@ struct page *large_page(const void *p)
 
 void large_free(struct page *pg)
 {
+    unsigned node = pg->node;
     if (pg->kind == PAGE_OWN) {
-        undress_own(pg);
-        region_unmap_large(pg->region); /* refused: address space is lost, and stays in the account */
+        struct region *r = undress_own(pg);
+        if (region_unmap_large(r) != 0) /* too many mappings: address space is lost, and stays in the account */
+            vm_purge(r->base, r->size);
         return;
     }
     account(pg, false);
@@ -132,7 +136,6 @@ void large_free(struct page *pg)
     if (pg->kind == PAGE_RUN) {
         pcp_free(pg, pg->order, false);
     } else {
-        unsigned node = pg->node;
         zone_free(pg, pg->npages, false);
         zone_relax(node);
     }
@@ -156,20 +159,18 @@ static bool resize_large(struct page *pg, size_t size)
     return ok;
 }
 
-/* Resize an own mapping; its description moves with it. */
+/* Resize an own mapping, which may move it; its descriptor moves with it. */
 static void *resize_own(struct page *pg, size_t size)
 {
-    struct region *r = pg->region;
-    size_t new_size = os_round(size);
+    size_t new_size = os_round(size), usable = pg->usable;
     if (size <= LARGE_OWN_BYTES / 2)
         return NULL;
-    if (new_size == r->size)
+    struct region *r = undress_own(pg); /* pg may be another block's from here on */
+    bool ok = new_size == r->size || region_remap_large(r, new_size);
+    if (!pmap_cover(r->base, PAGE_BYTES)) /* moved, and no memory for a leaf: usable, but free will call it foreign */
         return r->base;
-    undress_own(pg);
-    bool ok = region_remap_large(r, new_size);
-    if (ok && !pmap_cover(r->base, new_size) && pmap_page(r->base) == NULL)
-        return r->base; /* no memory for a leaf: usable, but free will call it foreign */
-    dress_own(r);
+    pmap_cover(r->base, r->size); /* the other leaves only serve messages */
+    dress_own(r, ok ? new_size : usable);
     return ok ? r->base : NULL;
 }
 
@@ -190,38 +191,59 @@ void *large_resize(struct page *pg, size_t size)
 
 /* ---- wrong pointers ---- */
 
-/* The block in a window that covers an inner page: walk back to the first descriptor that says what it is. */
-static struct page *covering(const void *p)
+/* The run or large block that covers an inner page of a window: walk back to the first descriptor that says what it is. */
+static const struct page *covering(const void *p)
 {
     uintptr_t a = pmap_strip(p) & ~(PAGE_BYTES - 1);
     for (size_t back = 0; back <= LARGE_OWN_BYTES >> PAGE_SHIFT; back++, a -= PAGE_BYTES) {
-        struct page *pg = pmap_page((void *)a);
+        const struct page *pg = pmap_page((void *)a);
         if (pg == NULL)
             return NULL;
-        if (page_kind(pg) != PAGE_NONE)
-            return page_kind(pg) != PAGE_OWN && pg->npages > back ? pg : NULL;
+        if (page_kind(pg) == PAGE_RUN || page_kind(pg) == PAGE_LARGE)
+            return pg->npages > back ? pg : NULL;
+        if (page_kind(pg) != PAGE_NONE && page_kind(pg) != PAGE_GONE)
+            return NULL;
     }
     return NULL;
 }
 
+/* What a wrong pointer into a window is about. */
+static void describe_in_window(struct misuse *m, const void *p)
+{
+    const struct page *block = covering(p);
+    if (block != NULL) {
+        m->what = "not the start of a block";
+        m->state = NULL;
+        m->base = block->base;
+        m->kind = block->kind == PAGE_RUN ? "run" : "large";
+    } else {
+        m->base = (void *)(pmap_strip(p) & ~(PAGE_BYTES - 1));
+        m->kind = pmap_page(p)->kind == PAGE_CACHED ? "run" : "large";
+    }
+}
+
 void large_complain(const void *p, const char *func)
 {
-    struct page *pg = pmap_page(p);
-    struct region r;
-    if (pg == NULL || !region_find((void *)pmap_strip(p), &r))
-        return;
+    const void *plain = (void *)pmap_strip(p);
+    const struct page *pg = pmap_page(p);
     struct misuse m = {.func = func, .p = p, .what = "double free", .state = "already free", .kind = "large"};
-    m.base = (void *)(pmap_strip(p) & ~(PAGE_BYTES - 1));
-    struct page *block = r.kind == REGION_LARGE ? pmap_page(r.base) : covering(p);
-    if (block != NULL && (block->kind == PAGE_RUN || block->kind == PAGE_LARGE || block->kind == PAGE_OWN)) {
-        m.base = block->base;
-        m.what = "not the start of a block";
-        m.state = NULL;
-        m.kind = block->kind == PAGE_RUN ? "run" : "large";
-    } else if (pg->kind == PAGE_CACHED) {
-        m.kind = "run";
+    struct region r;
+    if (pg == NULL)
+        return;
+    if (region_find(plain, &r)) {
+        if (r.kind == REGION_LARGE) {
+            m.what = "not the start of a block";
+            m.state = NULL;
+            m.base = r.base;
+        } else {
+            describe_in_window(&m, p);
+        }
+        misuse_abort(&m);
     }
-    misuse_abort(&m);
+    if (pg->kind == PAGE_GONE && pg->base == plain) {
+        m.base = plain;
+        misuse_abort(&m);
+    }
 }
 
 struct large_stats large_stats(void)

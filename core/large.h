@@ -18,17 +18,19 @@
  * zero: all size bytes read as zero. Locks: none may be held. Fails: NULL. Cost: O(1); seldom a system call. */
 void *large_alloc(unsigned node, size_t size, size_t align, bool zero);
 
-/* What: the descriptor of the block that begins at p, or NULL if none does. */
+/* What: the descriptor of the block that begins at p, or NULL if none does. Context: any time. Cost: a few loads. */
 struct page *large_page(const void *p);
 
 /* What: free the block. Locks: none may be held; may purge or unmap. */
 void large_free(struct page *pg);
 
-/* What: resize without copying. Result: the block's address, moved only for an own mapping. Fails: NULL, unchanged:
- * the caller copies. */
+/* What: resize without copying. Owner: the caller, of the result; pg may be another block's afterwards if that moved.
+ * Result: the block's address, moved only for an own mapping. Locks: none may be held; may purge or remap.
+ * Fails: NULL, unchanged: the caller copies. */
 void *large_resize(struct page *pg, size_t size);
 
-/* What: size of a new block for data that has grown to size once already: room to grow in place, address space only. */
+/* What: a new block for data that has grown to size once already, with room to grow in place: address space only, not
+ * part of its usable size. Locks: none may be held. Fails: NULL. */
 void *large_alloc_growing(unsigned node, size_t size);
 
 /* What: p lies in our memory, yet no block begins there: print the misuse line and abort. Returns for foreign pointers.

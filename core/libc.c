@@ -4,7 +4,7 @@
 
 #include <dlfcn.h>
 
-struct libc_calls libc_calls;
+EARLY_DATA struct libc_calls libc_calls;
 
 bool libc_init(void)
 {

@@ -18,8 +18,10 @@
 #include "tcache.h"
 #include "zone.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
+#include <sys/stat.h>
 
 uint32_t life_state;
 static struct lock fork_lock; /* one fork at a time: the lock layer knows one forking thread */
@@ -32,8 +34,8 @@ void life_start_slow(void)
         store_release(&life_state, 2); /* pairs with life_start's acquire */
         return;
     }
-    while (load_acquire(&life_state) != 2)
-        sched_yield();
+    while (load_acquire(&life_state) != 2) /* a few microseconds; a filter may forbid to yield */
+        cpu_relax();
 }
 
 /* ---- fork ---- */
@@ -42,7 +44,6 @@ void life_fork_prepare(void)
 {
     lock_fork_hold(&fork_lock, RANK_FORK);
     lock_fork_begin();
-    report_fork_hold();
     tcache_fork_hold();
     barn_fork_hold();
     slab_fork_hold();
@@ -61,7 +62,6 @@ static void open_all(bool child)
     slab_fork_open();
     barn_fork_open();
     tcache_fork_open(child);
-    report_fork_open();
     lock_fork_end();
     lock_fork_open(&fork_lock);
 }
@@ -87,6 +87,28 @@ bool life_sanitizer(void)
     return asan_init_symbol != NULL || tsan_init_symbol != NULL || msan_init_symbol != NULL;
 }
 
+/* Programs close standard error in their exit handlers, before our destructor: keep a copy, out of their way. Low numbers
+ * are in use, 200 by shell scripts that hold a lock. */
+enum { STATS_FD_MIN = 1000 };
+static int stats_fd = 2;
+static struct stat stats_file; /* what stats_fd was when we made it */
+
+static void keep_stderr(void)
+{
+    int saved = errno, fd = fcntl(2, F_DUPFD_CLOEXEC, STATS_FD_MIN);
+    if (fd >= 0 && fstat(fd, &stats_file) == 0)
+        stats_fd = fd;
+    errno = saved;
+}
+
+/* The program may have closed the copy and opened a file of its own under that number. */
+static int stats_target(void)
+{
+    struct stat now;
+    bool ours = fstat(stats_fd, &now) == 0 && now.st_dev == stats_file.st_dev && now.st_ino == stats_file.st_ino;
+    return ours ? stats_fd : 2;
+}
+
 static void say_hello(void)
 {
     char buf[512];
@@ -96,10 +118,9 @@ static void say_hello(void)
     fmt_flush(&f);
 }
 
-void life_construct(void)
+void life_construct(char **env)
 {
-    opt_init(env_get("SHEAF_CONF"));
-    life_start();
+    opt_init(env_get(env, "SHEAF_CONF"));
     if (opt.off && libc_init())
         tcache_detach(); /* what the loader allocated from us stays ours; nothing new does */
     else if (opt.hardened)
@@ -109,6 +130,8 @@ void life_construct(void)
         tls_exit_arm(); /* attached before there was a key */
     pthread_atfork(life_fork_prepare, life_fork_parent, life_fork_child);
     vm_use_libc();
+    if (opt.stats_print)
+        keep_stderr();
     if (opt.verbose)
         say_hello();
 }
@@ -116,7 +139,7 @@ void life_construct(void)
 __attribute__((destructor)) static void at_exit(void)
 {
     if (opt.stats_print)
-        report_print(2);
+        report_print(stats_target());
     if (opt.stats_json != 0)
         report_json_file((const char *)opt.stats_json);
 }

@@ -5,7 +5,7 @@
  *     first call (may be the loader's, before any constructor) -> constructor -> main ... forks ... -> exit
  *
  * All state is valid as it lies in the file, so the first call has little to do: it sizes the pcp by the cpus we may use.
- * The constructor reads options, registers the fork handlers and the end of threads, and resolves what needs dlsym.
+ * The constructor reads options, registers the fork handlers and the end of threads, and for off:true looks libc's functions up.
  */
 #ifndef CORE_LIFE_H
 #define CORE_LIFE_H
@@ -23,8 +23,10 @@ static inline void life_start(void)
         life_start_slow();
 }
 
-/* What: the constructor's work. Context: once, from our constructor. */
-void life_construct(void);
+/* What: the constructor's work. env: the environment, NULL: libc's. Context: once, from our constructor, which is the
+ * first of the process where the loader can be asked for that: other libraries' fork handlers must be registered after
+ * ours, so that they have run, and need no lock of ours any more, when we take all locks. */
+void life_construct(char **env);
 
 /* What: is a sanitizer runtime in this process? Then its malloc is in use, and we stay passive. */
 bool life_sanitizer(void);

@@ -15,6 +15,8 @@ enum {
     CHUNK_MIN = 256 << 10,
     CHUNK_MAX = 4 << 20,
     CHUNK_SCARCE = 64 << 10, /* when address space is short */
+    RESERVE = 128 << 10,     /* for blocks that must be had, when address space is short */
+    REFUSED_SKIP = 256,      /* optional blocks refused without a system call after the system refused one */
 };
 
 struct block {
@@ -26,10 +28,13 @@ static struct {
     struct block *free[SIZES]; /* META lock */
     char *bump, *end;          /* META lock: the rest of the newest chunk */
     size_t mapped, used;       /* META lock */
+    size_t in_library;         /* META lock */
     size_t next_chunk;
+    bool scarce;               /* META lock: the system has refused memory */
+    unsigned skip;             /* META lock: optional requests still to refuse at once */
 } meta;
 
-static char first_chunk[FIRST_CHUNK] __attribute__((aligned(4096)));
+static char first_chunk[FIRST_CHUNK] __attribute__((aligned(64))); /* a larger alignment would move all of .bss */
 
 static unsigned size_index(size_t size)
 {
@@ -58,16 +63,18 @@ static void add_chunk_locked(char *p, size_t size)
     meta.mapped += size;
 }
 
-static void *take_locked(unsigned i)
+static void *take_locked(unsigned i, size_t leave)
 {
     size_t size = (size_t)1 << (META_MIN_SHIFT + i);
     struct block *b = meta.free[i];
     if (b != NULL) {
         meta.free[i] = b->next;
     } else {
-        if (meta.mapped == 0)
+        if (meta.mapped == 0) {
             add_chunk_locked(first_chunk, FIRST_CHUNK);
-        if ((size_t)(meta.end - meta.bump) < size)
+            meta.in_library = FIRST_CHUNK;
+        }
+        if ((size_t)(meta.end - meta.bump) < size + leave)
             return NULL;
         b = (struct block *)meta.bump;
         meta.bump += size;
@@ -88,12 +95,14 @@ static bool grow(void)
         size = CHUNK_SCARCE;
         p = vm_map(size, false);
     }
-    if (p == NULL)
-        return false;
     lock_acquire(&meta.lock, RANK_META);
-    add_chunk_locked(p, size);
+    if (p != NULL)
+        add_chunk_locked(p, size);
+    else
+        meta.scarce = true;
+    meta.skip = p == NULL ? REFUSED_SKIP : 0;
     lock_release(&meta.lock);
-    return true;
+    return p != NULL;
 }
 
 void *meta_alloc(size_t size)
@@ -102,7 +111,7 @@ void *meta_alloc(size_t size)
     unsigned i = size_index(size);
     for (;;) {
         lock_acquire(&meta.lock, RANK_META);
-        void *p = take_locked(i);
+        void *p = take_locked(i, 0);
         lock_release(&meta.lock);
         if (p != NULL || !grow())
             return p;
@@ -113,6 +122,31 @@ void *meta_zalloc(size_t size)
 {
     void *p = meta_alloc(size);
     return p == NULL ? NULL : memset(p, 0, size);
+}
+
+void *meta_alloc_optional(size_t size)
+{
+    unsigned i = size_index(size);
+    for (;;) {
+        lock_acquire(&meta.lock, RANK_META);
+        void *p = take_locked(i, meta.scarce ? RESERVE : 0);
+        bool ask = p == NULL && meta.skip == 0;
+        if (p == NULL && !ask)
+            meta.skip--;
+        lock_release(&meta.lock);
+        if (!ask || !grow())
+            return p;
+    }
+}
+
+void meta_reserve(void)
+{
+    lock_acquire(&meta.lock, RANK_META);
+    meta.scarce = true;
+    bool enough = (size_t)(meta.end - meta.bump) >= RESERVE;
+    lock_release(&meta.lock);
+    if (!enough)
+        grow();
 }
 
 void meta_free(void *p, size_t size)
@@ -129,7 +163,7 @@ void meta_free(void *p, size_t size)
 struct meta_stats meta_stats(void)
 {
     lock_acquire(&meta.lock, RANK_META);
-    struct meta_stats s = {.mapped = meta.mapped, .used = meta.used};
+    struct meta_stats s = {.mapped = meta.mapped, .in_library = meta.in_library, .used = meta.used};
     lock_release(&meta.lock);
     return s;
 }

@@ -21,12 +21,20 @@ void *meta_alloc(size_t size);
 /* What: as meta_alloc, zeroed. */
 void *meta_zalloc(size_t size);
 
+/* What: as meta_alloc, for a block the caller can do without: once the system has refused us memory, it leaves a reserve
+ * untouched and asks the system only now and then. */
+void *meta_alloc_optional(size_t size);
+
+/* What: the system begins to refuse memory: set a reserve aside while there is some. Locks: none may be held. */
+void meta_reserve(void);
+
 /* What: give a block back. Units: the size it was asked with. Context: any. Cost: O(1). */
 void meta_free(void *p, size_t size);
 
 struct meta_stats {
-    size_t mapped; /* bytes of chunks, the static one included */
-    size_t used;   /* bytes in blocks handed out */
+    size_t mapped;     /* bytes of chunks, the static one included */
+    size_t in_library; /* of them: the static one, if it is in use */
+    size_t used;       /* bytes in blocks handed out */
 };
 
 struct meta_stats meta_stats(void);

@@ -36,6 +36,12 @@ void misuse_foreign(const char *func, const void *p)
         fmt_message("%s(%p): not ours: left alone", func, p);
 }
 
+void misuse_foreign_asked(const char *func, const void *p)
+{
+    if (add_relaxed(&foreign_count, 1) == 0 || opt.strict)
+        fmt_message("%s(%p): not ours: left alone", func, p);
+}
+
 void misuse_wrong_size(const struct misuse *m)
 {
     add_relaxed(&wrong_size_count, 1);

@@ -12,7 +12,7 @@
 struct misuse {
     const char *func; /* public name of the operation that saw it */
     const void *p;    /* the pointer the program passed */
-    const char *what; /* "double free", "not the start of a block", "wrong size", "corrupt block list" */
+    const char *what; /* "double free", "not the start of a block", "wrong size" */
     size_t size;      /* object size of the class, 0 for runs and large blocks */
     const char *kind; /* "slab", "run", "large" */
     const void *base; /* where the slab or block begins */
@@ -22,9 +22,13 @@ struct misuse {
 /* What: the line for a block of ours, then abort. Locks: the caller has let go of all of them. Context: anywhere. */
 COLD _Noreturn void misuse_abort(const struct misuse *m);
 
-/* What: a pointer that is not ours. Counts it; the first one of a process prints one line; strict aborts.
- * Context: anywhere, no lock held. */
+/* What: a pointer that is not ours was to be freed. Counts it; the first one of a process prints one line; strict prints
+ * its line and aborts. Context: anywhere, no lock held. */
 COLD void misuse_foreign(const char *func, const void *p);
+
+/* What: a pointer that is not ours was asked about or to be resized, which the caller can be told by its result: as above,
+ * but strict prints a line each time and goes on. */
+COLD void misuse_foreign_asked(const char *func, const void *p);
 
 /* What: a sized free whose size does not fit the block. Counts it; strict prints the line and aborts. */
 COLD void misuse_wrong_size(const struct misuse *m);

@@ -11,9 +11,7 @@ enum state { LIVE, LATER };
 
 struct row {
     const char *name, *choices, *doc;
-    uintptr_t *value;
-    enum type type;
-    enum state state;
+    uint8_t type, state; /* enum type, enum state */
 };
 
 struct opt opt = {
@@ -23,11 +21,18 @@ struct opt opt = {
 };
 
 static const struct row rows[] = {
-#define OPT(type, name, def, choices, state, doc) {#name, choices, doc, &opt.name, type, state},
+#define OPT(type, name, def, choices, state, doc) {#name, choices, doc, type, state},
 #include "opt.def"
 #undef OPT
 };
 enum { ROWS = sizeof rows / sizeof *rows };
+_Static_assert(sizeof opt == ROWS * sizeof(uintptr_t), "one word a row, in order");
+
+/* Computed, not stored: a pointer in the table would be one more word for the loader to relocate at every start. */
+static uintptr_t *value_of(const struct row *r)
+{
+    return (uintptr_t *)&opt + (r - rows);
+}
 
 /* The environment belongs to the program, which may overwrite it: paths live on in this copy. */
 static char path_copy[1024];
@@ -98,16 +103,16 @@ static bool parse_value(const struct row *r, struct piece p)
     case BOOL:
         if (!piece_is(p, "true") && !piece_is(p, "false"))
             return false;
-        *r->value = piece_is(p, "true");
+        *value_of(r) = piece_is(p, "true");
         return true;
     case SIZE:
-        return parse_number(p, true, r->value);
+        return parse_number(p, true, value_of(r));
     case UINT:
-        return parse_number(p, false, r->value);
+        return parse_number(p, false, value_of(r));
     case CHOICE:
-        return parse_choice(r->choices, p, r->value);
+        return parse_choice(r->choices, p, value_of(r));
     case PATH:
-        return parse_path(p, r->value);
+        return parse_path(p, value_of(r));
     }
     return false;
 }
@@ -156,7 +161,7 @@ void opt_init(const char *conf)
 
 static void print_value(struct fmt *f, const struct row *r)
 {
-    uintptr_t v = *r->value;
+    uintptr_t v = *value_of(r);
     if (r->type == PATH) {
         fmt_add(f, "%s", v != 0 ? (const char *)v : "-");
     } else if (r->type == CHOICE) {

@@ -16,19 +16,22 @@ struct shard {
     struct pcp_stats stats;
 } CACHE_ALIGNED;
 
-static struct shard first_shard;
-static struct shard *shards = &first_shard; /* constant after pcp_init */
+enum { STATIC_SHARDS = 16 }; /* more cpus than this cost a mapping of their own */
+
+static struct shard static_shards[STATIC_SHARDS];
+static struct shard *shards = static_shards; /* constant after pcp_init */
 static unsigned shard_mask;
 
 void pcp_init(void)
 {
     size_t n = pow2_up(cpu_count());
-    if (n == 1)
-        return;
-    struct shard *more = vm_map(align_up(n * sizeof *more, vm_page_size()), false);
-    if (more == NULL)
-        return; /* one shard for all: slower, as right */
-    shards = more;
+    if (n > STATIC_SHARDS) {
+        struct shard *more = vm_map(align_up(n * sizeof *more, vm_page_size()), false);
+        if (more != NULL)
+            shards = more;
+        else
+            n = STATIC_SHARDS; /* several cpus a shard: slower, as right */
+    }
     shard_mask = (unsigned)n - 1;
 }
 

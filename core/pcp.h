@@ -6,7 +6,7 @@
  *
  * A shard is only tried: who finds it taken goes to the zone, nobody waits. Runs keep their "reads as zero" mark.
  *   INV-PCP-1 count is the sum of pages on the shard's lists.
- *   INV-PCP-2 count <= PCP_HIGH_PAGES + 2^RUN_ORDER_MAX.
+ *   INV-PCP-2 count <= PCP_HIGH_PAGES + 2^RUN_ORDER_MAX: frees stop at high, and only a shard below it takes a batch.
  * Source of the idea: the kernel's per_cpu_pages. A simple body for now: fixed batch and high; free_count, its modes and
  * the signal that a spike is over come with "the page layer".
  */
@@ -32,11 +32,13 @@ struct pcp_stats {
     size_t bytes;                  /* on the lists */
     size_t alloc, refill, free, drain; /* operations that reached a shard, and those that went on to the zone */
 };
+/* What: the sum over the shards. Locks: takes PCP, one shard at a time. */
 struct pcp_stats pcp_stats(void);
 
 /* What: verify INV-PCP-1 and 2. Tests only. */
 void pcp_check(void);
 
+/* What: fork: hold and open the locks. */
 void pcp_fork_hold(void);
 void pcp_fork_open(void);
 

@@ -5,7 +5,7 @@
 #include "compat/os/vm.h"
 
 intptr_t pmap_root[1 << PMAP_ROOT_BITS];
-uint16_t pmap_zero_tags[PMAP_LEAF_PAGES] __attribute__((aligned(4096)));
+uint16_t pmap_zero_tags[PMAP_LEAF_PAGES];
 static size_t mapped_bytes; /* relaxed counter */
 
 static struct pmap_leaf *leaf_of(uintptr_t a)

@@ -41,6 +41,7 @@ enum page_kind {
     PAGE_RUN,       /* first page of a page run, a block of up to RUN_BYTES_MAX */
     PAGE_LARGE,     /* first page of a larger block inside a window */
     PAGE_OWN,       /* first page of a block that is a mapping of its own; not aligned to our pages */
+    PAGE_GONE,      /* there was such a block, base tells where; kept for the misuse line until the page has a new use */
 };
 
 /* One descriptor for every page of 64 KiB. Who writes: the layer that owns the page at the time, under its lock. */

@@ -8,7 +8,6 @@
 
 enum lock_rank {
     RANK_FORK,    /* life.c: one fork at a time */
-    RANK_REPORT,  /* report.c: the shared snapshot */
     RANK_THREADS, /* tcache.c: list of live threads and of orphans */
     RANK_BARN,    /* barn.c: one a class and node */
     RANK_SLAB,    /* slab.c: list lock, one a class and node */

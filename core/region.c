@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "region.h"
 
+#include "compat/os/atomic.h"
 #include "compat/os/bits.h"
 #include "compat/os/lock.h"
 #include "compat/os/vm.h"
@@ -13,6 +14,7 @@ static struct {
     struct lock lock;
     struct region *list;       /* REGION lock */
     struct region_stats stats; /* REGION lock */
+    size_t window_most;        /* largest window worth trying after a refusal, 0: any; relaxed, a hint */
 } regions;
 
 static void account_locked(const struct region *r, bool in)
@@ -65,6 +67,9 @@ static size_t window_size(size_t need)
         size = WINDOW_BYTES_MIN;
     if (size > WINDOW_BYTES_MAX)
         size = WINDOW_BYTES_MAX;
+    size_t most = load_relaxed(&regions.window_most);
+    if (most != 0 && size > most)
+        size = most;
     return align_up(size < need ? need : size, PAGE_BYTES);
 }
 
@@ -74,10 +79,14 @@ struct region *region_map_window(size_t need)
     size_t size = window_size(need);
     char *p;
     while ((p = vm_map(size + slack, false)) == NULL) {
+        meta_reserve(); /* before the last of the address space goes to the program */
+        store_relaxed(&regions.window_most, size / 2 < PAGE_BYTES ? PAGE_BYTES : size / 2);
         if (size <= need)
             return NULL;
         size = align_up(size / 2 < need ? need : size / 2, PAGE_BYTES);
     }
+    if (load_relaxed(&regions.window_most) != 0)
+        store_relaxed(&regions.window_most, size * 2);
     char *base = (char *)align_up((uintptr_t)p, PAGE_BYTES);
     struct region *r = pmap_cover(base, size) ? add(REGION_WINDOW, base, size) : NULL;
     if (r == NULL)
@@ -129,15 +138,15 @@ struct region_stats region_stats(void)
     return s;
 }
 
-bool region_find(const void *p, struct region *out)
+bool region_find(const void *p, struct region *copy)
 {
-    struct region *r;
+    const char *a = p;
     lock_acquire(&regions.lock, RANK_REGION);
-    for (r = regions.list; r != NULL; r = r->next)
-        if ((const char *)p >= r->base && (const char *)p < r->base + r->size)
-            break;
+    struct region *r = regions.list;
+    while (r != NULL && (a < r->base || a >= r->base + r->size))
+        r = r->next;
     if (r != NULL)
-        *out = *r;
+        *copy = *r;
     lock_release(&regions.lock);
     return r != NULL;
 }

@@ -14,7 +14,7 @@ enum region_kind { REGION_WINDOW, REGION_LARGE, REGION_KINDS };
 
 struct region {
     struct region *next, *prev; /* REGION lock */
-    char *base;                 /* constant, but for region_remap */
+    char *base;                 /* constant, but for region_remap_large */
     size_t size;
     enum region_kind kind;
 };
@@ -36,11 +36,12 @@ bool region_remap_large(struct region *r, size_t new_size);
 struct region_stats {
     size_t bytes[REGION_KINDS], count[REGION_KINDS];
 };
+/* What: what is mapped, by kind. Locks: takes REGION. */
 struct region_stats region_stats(void);
 
-/* What: the region that an address lies in, as it is now. Fails: false, out unchanged. For messages and checks; takes the
- * lock. Cost: O(regions). */
-bool region_find(const void *p, struct region *out);
+/* What: the region an address lies in, as a copy. Locks: takes REGION. Fails: false, none of ours. For messages and
+ * checks. Cost: O(regions). */
+bool region_find(const void *p, struct region *copy);
 
 /* What: does an address lie in a region? */
 static inline bool region_contains(const void *p)

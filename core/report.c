@@ -2,7 +2,6 @@
 #include "report.h"
 
 #include "barn.h"
-#include "compat/os/lock.h"
 #include "compat/os/numa.h"
 #include "compat/os/vm.h"
 #include "large.h"
@@ -10,7 +9,6 @@
 #include "misuse.h"
 #include "opt.h"
 #include "pcp.h"
-#include "rank.h"
 #include "region.h"
 #include "slab.h"
 #include "tcache.h"
@@ -20,19 +18,15 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct lock report_lock;
-static struct report shared_report; /* REPORT lock */
-static struct tcache_stats shared_threads; /* REPORT lock */
-
 static size_t minus(size_t a, size_t b)
 {
     return a > b ? a - b : 0; /* counters of running threads may be a little apart */
 }
 
-static void snapshot_class(struct report *r, class_t c)
+static void snapshot_class(struct report *r, class_t c, size_t cached)
 {
     struct report_class *rc = &r->classes[c];
-    *rc = (struct report_class){.size = class_to_size(c), .cached = shared_threads.cached[c]};
+    *rc = (struct report_class){.size = class_to_size(c), .cached = cached};
     for (unsigned node = 0; node < numa_count(); node++) {
         struct slab_stats s = slab_stats(c, node);
         struct barn_stats b = barn_stats(c, node);
@@ -87,47 +81,52 @@ static void snapshot_pages(struct report *r)
     r->pcp_bytes = pcp_stats().bytes;
 }
 
-const struct report *report_take(void)
+static void snapshot_threads(struct report *r)
 {
-    lock_acquire(&report_lock, RANK_REPORT);
-    struct report *r = &shared_report;
-    memset(r, 0, sizeof *r);
-    tcache_stats(&shared_threads);
+    struct tcache_stats t;
+    tcache_stats(&t);
     for (class_t c = 0; c < SIZE_CLASSES; c++)
-        snapshot_class(r, c);
+        snapshot_class(r, c, t.cached[c]);
+    r->threads = t.threads;
+    r->slow_alloc = t.counts.slow_alloc;
+    r->slow_free = t.counts.slow_free;
+    r->swaps = t.counts.swaps;
+    r->refills = t.counts.refills;
+    r->flushes = t.counts.flushes;
+}
+
+static void snapshot_beside(struct report *r)
+{
+    struct meta_stats m = meta_stats();
+    r->meta_bytes = m.mapped;
+    r->meta_static = m.in_library;
+    r->meta_used = m.used;
+    r->leaf_bytes = pmap_mapped_bytes();
+    r->mapped = vm_mapped_bytes();
+    r->edges = minus(r->mapped, r->window_bytes + r->own_bytes + r->meta_bytes - r->meta_static + r->leaf_bytes);
+    r->foreign = misuse_foreign_count();
+    r->wrong_size = misuse_wrong_size_count();
+}
+
+_Static_assert(sizeof(struct report) <= (size_t)1 << META_MAX_SHIFT, "a snapshot must fit a block of metadata");
+
+struct report *report_take(void)
+{
+    struct report *r = meta_zalloc(sizeof *r);
+    if (r == NULL)
+        return NULL;
+    snapshot_threads(r);
     snapshot_pages(r);
     size_t named = r->small_live + r->small_cached + r->small_barn + r->small_free + r->small_waste + r->run_bytes +
                    r->large_bytes + r->pcp_bytes + r->zone_dirty + r->zone_clean;
     r->in_transit = minus(r->window_bytes, named);
-    struct meta_stats m = meta_stats();
-    r->meta_bytes = m.mapped;
-    r->meta_used = m.used;
-    r->leaf_bytes = pmap_mapped_bytes();
-    r->mapped = vm_mapped_bytes();
-    r->threads = shared_threads.threads;
-    r->slow_alloc = shared_threads.counts.slow_alloc;
-    r->slow_free = shared_threads.counts.slow_free;
-    r->swaps = shared_threads.counts.swaps;
-    r->refills = shared_threads.counts.refills;
-    r->flushes = shared_threads.counts.flushes;
-    r->foreign = misuse_foreign_count();
-    r->wrong_size = misuse_wrong_size_count();
+    snapshot_beside(r);
     return r;
 }
 
-void report_done(void)
+void report_done(struct report *r)
 {
-    lock_release(&report_lock);
-}
-
-void report_fork_hold(void)
-{
-    lock_fork_hold(&report_lock, RANK_REPORT);
-}
-
-void report_fork_open(void)
-{
-    lock_fork_open(&report_lock);
+    meta_free(r, sizeof *r);
 }
 
 /* ---- for people ---- */
@@ -180,9 +179,11 @@ static void print_totals(struct fmt *f, const struct report *r)
     row(f, "= windows", r->window_bytes, r->window_count);
     fmt_add(f, "beside them\n");
     row(f, "blocks with their own mapping", r->own_bytes, r->own_count);
-    row(f, "metadata", r->meta_bytes, SIZE_MAX);
+    row(f, "metadata", r->meta_bytes - r->meta_static, SIZE_MAX);
     row(f, "page map leaves", r->leaf_bytes, SIZE_MAX);
-    row(f, "mapped in all", r->mapped, SIZE_MAX);
+    row(f, "edges", r->edges, SIZE_MAX);
+    row(f, "= mapped, with the windows", r->mapped, SIZE_MAX);
+    row(f, "metadata in the library's data", r->meta_static, SIZE_MAX);
     row(f, "purged so far", r->purged, r->purge_calls);
     fmt_add(f, "slow calls: malloc %zu, free %zu; swaps %zu, refills %zu, flushes %zu\n", r->slow_alloc, r->slow_free,
             r->swaps, r->refills, r->flushes);
@@ -200,12 +201,16 @@ void report_print(int fd)
 {
     char buf[512];
     struct fmt f = {.buf = buf, .cap = sizeof buf, .fd = fd};
-    const struct report *r = report_take();
+    struct report *r = report_take();
+    if (r == NULL) {
+        fmt_message("no memory for statistics");
+        return;
+    }
     fmt_add(&f, "sheaf statistics\n");
     print_classes(&f, r);
     print_barns(&f, r);
     print_totals(&f, r);
-    report_done();
+    report_done(r);
     print_failure(&f);
     fmt_add(&f, "options\n");
     opt_print(&f);
@@ -237,6 +242,7 @@ NOINLINE static void json_totals(struct fmt *f, const struct report *r)
         {"large", r->large_bytes},         {"pcp", r->pcp_bytes},             {"zone_dirty", r->zone_dirty},
         {"zone_clean", r->zone_clean},     {"in_transit", r->in_transit},     {"windows", r->window_bytes},
         {"own", r->own_bytes},             {"meta", r->meta_bytes},           {"leaves", r->leaf_bytes},
+        {"meta_static", r->meta_static},   {"edges", r->edges},
         {"mapped", r->mapped},             {"purged", r->purged},             {"purge_calls", r->purge_calls},
         {"threads", r->threads},           {"slow_alloc", r->slow_alloc},     {"slow_free", r->slow_free},
         {"swaps", r->swaps},               {"refills", r->refills},           {"flushes", r->flushes},
@@ -250,7 +256,11 @@ void report_json(int fd)
 {
     char buf[512];
     struct fmt f = {.buf = buf, .cap = sizeof buf, .fd = fd};
-    const struct report *r = report_take();
+    struct report *r = report_take();
+    if (r == NULL) {
+        fmt_message("no memory for statistics");
+        return;
+    }
     fmt_add(&f, "{\"sheaf\": 1,");
     json_totals(&f, r);
     fmt_add(&f, ",\n  \"classes\": [");
@@ -260,13 +270,29 @@ void report_json(int fd)
             json_class(&f, &r->classes[c], sep);
             sep = ",";
         }
-    report_done();
+    report_done(r);
     fmt_add(&f, "\n  ]\n}\n");
     fmt_flush(&f);
 }
 
-void report_json_file(const char *path)
+/* The path with %p replaced by the process's number: children inherit the option. */
+static void expand(struct fmt *f, const char *path)
 {
+    const char *mark;
+    for (; (mark = strstr(path, "%p")) != NULL; path = mark + 2) {
+        for (; path < mark; path++)
+            fmt_add(f, "%c", *path);
+        fmt_add(f, "%d", (int)getpid());
+    }
+    fmt_add(f, "%s", path);
+}
+
+void report_json_file(const char *pattern)
+{
+    static char path[1100]; /* at exit only; too large for a stack frame of ours */
+    struct fmt f = {.buf = path, .cap = sizeof path - 1, .fd = -1};
+    expand(&f, pattern);
+    path[f.len] = '\0';
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) {
         fmt_message("stats_json: cannot write %s", path);

@@ -2,7 +2,8 @@
 /*
  * Where does the memory go? One snapshot, three printers. Level 10.
  *
- * Counters are read while other threads run: each is right at some moment near the call. Nothing is allocated.
+ * Counters are read while other threads run: each is right at some moment near the call. A snapshot lies in metadata, so
+ * taking one never calls malloc.
  */
 #ifndef CORE_REPORT_H
 #define CORE_REPORT_H
@@ -35,17 +36,19 @@ struct report {
     size_t run_count, large_count;
     size_t run_usable, large_usable;     /* by usable size */
     size_t meta_bytes, meta_used, leaf_bytes;
-    size_t mapped;                       /* bytes the vm layer mapped, and what the static first chunk adds */
+    size_t meta_static;                  /* of meta_bytes: lies in the library's own data */
+    size_t edges;                        /* what was mapped around windows to align them, and other small mappings */
+    size_t mapped;                       /* = windows + own + meta - meta_static + leaves + edges */
     size_t purged, purge_calls, purge_failures;
     size_t threads;
     size_t slow_alloc, slow_free, swaps, refills, flushes;
     size_t foreign, wrong_size;
 };
 
-/* What: take the snapshot; there is one, too large for a stack, and it stays the caller's until report_done.
- * Locks: takes REPORT and holds it; takes many others, one at a time. None may be held. */
-const struct report *report_take(void);
-void report_done(void);
+/* What: take a snapshot. It is too large for a stack and lies in metadata. Owner: the caller, until report_done.
+ * Locks: takes many, one at a time; none may be held. Fails: NULL, no memory. */
+struct report *report_take(void);
+void report_done(struct report *r);
 
 /* What: the table for people, to a file descriptor. */
 void report_print(int fd);
@@ -53,8 +56,5 @@ void report_print(int fd);
 /* What: the snapshot as JSON, to a descriptor or into a file (created or truncated). Fails: one line on stderr. */
 void report_json(int fd);
 void report_json_file(const char *path);
-
-void report_fork_hold(void);
-void report_fork_open(void);
 
 #endif

@@ -18,15 +18,25 @@
 static const struct sheaf nothing = {.slot = {NULL, SHEAF_END}};
 #define NOTHING_TOP ((void **)(uintptr_t)&nothing.slot[0])
 
-static const struct tcache image_none = {.top = {[0 ... SIZE_CLASSES - 1] = NOTHING_TOP}, .state = TCACHE_NONE};
-static const struct tcache image_dead = {.top = {[0 ... SIZE_CLASSES - 1] = NOTHING_TOP}, .state = TCACHE_DEAD};
+/* The part of a struct tcache that is looked at before the thread is known to be live. */
+struct image {
+    void **top[SIZE_CLASSES];
+    uint32_t node_tag, state;
+};
+_Static_assert(offsetof(struct image, state) == offsetof(struct tcache, state), "an image begins like a tcache");
+
+static const struct image image_none = {.top = {[0 ... SIZE_CLASSES - 1] = NOTHING_TOP}, .state = TCACHE_NONE};
+static const struct image image_dead = {.top = {[0 ... SIZE_CLASSES - 1] = NOTHING_TOP}, .state = TCACHE_DEAD};
 
 TLS_IE struct tcache *tcache_tls = (struct tcache *)(uintptr_t)&image_none;
+
+_Static_assert(SIZE_CLASSES <= 64, "threads.adopted has a bit for each class");
 
 static struct {
     struct lock lock;
     struct tcache *live;    /* THREADS lock */
     struct tcache *orphans; /* THREADS lock; also peeked at */
+    uint64_t adopted;       /* a bit for each class whose orphaned sheaves have all been taken; as orphans */
     struct tcache *unused;  /* THREADS lock: type-stable, never given back */
     uint32_t nlive;         /* also read without the lock */
     uint32_t trim_requests; /* relaxed counter */
@@ -38,12 +48,14 @@ static struct {
 static uint32_t cap_first(class_t c)
 {
     size_t n = SMALL_SHEAF_BYTES / class_to_size(c);
-    return (uint32_t)(n < 2 ? 2 : n > 26 ? 26 : n); /* 26: what a 256-byte array holds */
+    return (uint32_t)(n < 2 ? 2 : n > 27 ? 27 : n); /* what a 256-byte array holds */
 }
 
 static uint32_t cap_most(class_t c)
 {
-    size_t n = SHEAF_BYTES_MAX / class_to_size(c), room = sheaf_room(4096);
+    size_t size = class_to_size(c), usual = SHEAF_BYTES_USUAL / size, most = SHEAF_BYTES_MAX / size;
+    size_t n = usual > SHEAF_OBJS_USUAL ? usual : SHEAF_OBJS_USUAL, room = sheaf_room(4096);
+    n = n < most ? n : most;
     return (uint32_t)(n < room ? n : room);
 }
 
@@ -335,11 +347,8 @@ static bool start_sheaf(struct tcache *tc, class_t c)
         b->ops++;
         return false;
     }
-    uint32_t cap = sheaf_room(4096);
-    if (opt.sheaf_cap == 0)
-        cap = cap_first(c);
-    else if (opt.sheaf_cap < cap)
-        cap = (uint32_t)opt.sheaf_cap;
+    size_t want = opt.sheaf_cap == 0 ? cap_first(c) : opt.sheaf_cap;
+    uint32_t most = sheaf_room(4096), cap = want < most ? (uint32_t)want : most;
     struct sheaf *s = barn_sheaf_new(cap);
     if (s == NULL)
         return false;
@@ -393,6 +402,9 @@ void *tcache_alloc_slow(class_t c)
     tick(tc, "malloc");
     owner_add(&tc->counts.slow_alloc, 1);
     struct tcache_bin *b = &tc->bin[c];
+    void *p = sheaf_pop(&tc->top[c]); /* not every caller has looked, and attach and tick may have let others in */
+    if (p != NULL)
+        return p;
     if (b->main == NULL && !start_sheaf(tc, c))
         return alloc_one(c, tc->node);
     if (b->spare != NULL && b->spare->n > 0) {
@@ -503,20 +515,25 @@ bool tcache_attach(void)
     return true;
 }
 
-void tcache_flush(const char *func)
+static void flush_all(struct tcache *tc, const char *func)
 {
-    struct tcache *tc = tcache_self();
-    if (tc->state != TCACHE_LIVE)
-        return;
     for (class_t c = 0; c < SIZE_CLASSES; c++) {
         struct sheaf *main = take_main(tc, c), *spare = take_spare(tc, c);
         if (main != NULL)
             give_away(tc, c, main, func);
         if (spare != NULL)
             give_away(tc, c, spare, func);
+        if (tc->bin[c].main != NULL) /* somebody came in between (a shim's madvise) and started anew */
+            continue;
         set_cap(tc, c, 0);
         tc->bin[c].ops = 0;
     }
+}
+
+void tcache_flush(const char *func)
+{
+    if (tcache_self()->state == TCACHE_LIVE)
+        flush_all(tcache_self(), func);
 }
 
 static void add_counts(struct tcache_counts *sum, const struct tcache_counts *c)
@@ -543,8 +560,8 @@ void tcache_detach(void)
     struct tcache *tc = tcache_self();
     if (tc->state != TCACHE_LIVE)
         return;
-    tcache_flush("thread exit");
-    tcache_tls = (struct tcache *)(uintptr_t)&image_dead;
+    tcache_tls = (struct tcache *)(uintptr_t)&image_dead; /* first: who comes in between must leave nothing behind */
+    flush_all(tc, "thread exit");
     lock_acquire(&threads.lock, RANK_THREADS);
     unlink_locked(&threads.live, tc);
     store_relaxed(&threads.nlive, threads.nlive - 1);
@@ -581,12 +598,13 @@ static bool adopt_from(struct tcache *tc, class_t c)
 
 bool tcache_adopt(class_t c)
 {
-    if (LIKELY(load_relaxed(&threads.orphans) == NULL))
+    if (LIKELY(load_relaxed(&threads.orphans) == NULL) || (load_relaxed(&threads.adopted) >> c & 1) != 0)
         return false;
     bool found = false;
     lock_acquire(&threads.lock, RANK_THREADS);
     for (struct tcache *tc = threads.orphans; tc != NULL; tc = tc->next)
         found |= adopt_from(tc, c);
+    store_relaxed(&threads.adopted, threads.adopted | (uint64_t)1 << c);
     lock_release(&threads.lock);
     return found;
 }
@@ -633,6 +651,11 @@ void tcache_check(void)
 {
     const struct tcache *tc = tcache_self();
     size_t earned = 0;
+    if (tc->state != TCACHE_LIVE) { /* an image: nothing but tops */
+        for (class_t c = 0; c < SIZE_CLASSES; c++)
+            CHECK(tc->top[c] == NOTHING_TOP);
+        return;
+    }
     for (class_t c = 0; c < SIZE_CLASSES; c++) {
         const struct tcache_bin *b = &tc->bin[c];
         if (b->main == NULL)
@@ -665,6 +688,7 @@ void tcache_fork_open(bool child)
             if (threads.orphans != NULL)
                 threads.orphans->prev = last;
             store_relaxed(&threads.orphans, threads.live);
+            store_relaxed(&threads.adopted, 0);
         }
         threads.live = self->state == TCACHE_LIVE ? self : NULL;
         threads.nlive = self->state == TCACHE_LIVE;

@@ -13,7 +13,7 @@
  *   INV-TCACHE-3 a sheaf that a slow path works on while it calls down is in no bin: whoever comes in between (a signal
  *                handler, a shim's madvise) finds a smaller cache, never a shared one.
  *   INV-TCACHE-4 earned is the sum of 2 * cap * size over the bins that have a sheaf.
- * States: none -> live (first slow call) -> dying (key destructors) -> dead. A dead thread works on slabs directly.
+ * States: none -> live (first slow call) -> dead (late among the key destructors). A dead thread works on slabs directly.
  */
 #ifndef CORE_TCACHE_H
 #define CORE_TCACHE_H
@@ -41,7 +41,7 @@ struct tcache {
     void **top[SIZE_CLASSES]; /* owner only */
     uint32_t node_tag;        /* node << TAG_NODE_SHIFT: tag ^ node_tag - 1 is the class of a local small object */
     uint32_t state;           /* enum tcache_state; constant in the two images */
-    /* ---- below: slow paths only ---- */
+    /* ---- below: slow paths of live threads only; the constant images end here ---- */
     uint32_t moving;          /* class + 1 whose bin is being changed, 0 none; a fork child skips that bin */
     uint32_t ticks;           /* slow calls since the last idle scan */
     uint32_t trim_seen;       /* value of the trim request counter last obeyed */
@@ -60,8 +60,8 @@ HOT_INLINE struct tcache *tcache_self(void)
     return tcache_tls;
 }
 
-/* What: one object of a class when the main sheaf is empty. Locks: none may be held. Fails: NULL, no memory.
- * Context: any thread in any state. Cost: a swap mostly; a barn visit; a refill. */
+/* What: one object of a class, for a caller whose hit path found none or did not look. Locks: none may be held.
+ * Fails: NULL, no memory. Context: any thread in any state. Cost: a swap mostly; a barn visit; a refill. */
 void *tcache_alloc_slow(class_t c);
 
 /* What: keep an object of class c and of the thread's node when the main sheaf is full. func: for misuse lines. */
@@ -73,7 +73,7 @@ bool tcache_attach(void);
 /* What: give back all the calling thread holds: full sheaves to barns, the rest to slabs. It stays attached. */
 void tcache_flush(const char *func);
 
-/* What: end of the thread: flush, and from now on dead. Context: the last key destructor round. */
+/* What: end of the thread: flush, and from now on dead. Context: a late key destructor round. */
 void tcache_detach(void);
 
 /* What: ask every thread to flush at its next slow call. */

@@ -18,7 +18,9 @@ enum {
 enum {
     START_OPS = 4,             /* first operations of a class in a thread go to the slab one by one */
     SMALL_SHEAF_BYTES = 2048,  /* objects in a thread's first sheaf of a class */
-    SHEAF_BYTES_MAX = 256 << 10, /* objects in one sheaf, at most: 8 of the largest class */
+    SHEAF_BYTES_USUAL = 64 << 10, /* objects in one sheaf, where that is at least ... */
+    SHEAF_OBJS_USUAL = 128,       /* ... so many; classes above 512 bytes hold so many instead, but ... */
+    SHEAF_BYTES_MAX = 256 << 10,  /* ... never more bytes than this: 8 objects of the largest class */
     GROW_VISITS = 4,           /* barn visits after which a class doubles its capacity */
     IDLE_SCAN = 2048,          /* slow calls of a thread between two looks for idle classes */
     BARN_FULL_MIN = 10,        /* full sheaves a barn keeps before traffic has shown a need */

@@ -6,7 +6,7 @@
  *     a free run is described by its first page (PAGE_FREE, npages) and its last (PAGE_FREE_LAST, npages)
  *
  * clean: reads as zero and costs no memory; dirty: was used. Neighbours of the same state are merged.
- *   INV-ZONE-1 no two free runs of the same state touch (within one leaf's reach of merging).
+ *   INV-ZONE-1 no two free runs of the same state and node touch, also across windows.
  *   INV-ZONE-2 the bin of a run is the bin of its length; the bitmap has a bit for every non-empty bin.
  *   INV-ZONE-3 dirty_pages and clean_pages are the sums over the bins; pages out of the zone are not in them.
  *   INV-ZONE-4 pages being purged are in no bin: nothing can be handed out while it is being zeroed.
@@ -30,11 +30,14 @@ struct page *zone_try_alloc(unsigned node, size_t npages, size_t align_pages);
  * Call zone_relax with no lock held some time later. */
 void zone_free(struct page *pg, size_t npages, bool zeroed);
 
-/* What: give back tail pages of a run, or grow it into the free run that follows. grow fails with false, unchanged. */
+/* What: give back tail pages of a run (dirty), or grow it into the free run that follows: npages is its new length.
+ * Owner: the run must be the caller's. Locks: takes ZONE; PCP may be held. Fails: grow with false, unchanged.
+ * Cost: O(1), no system call; zone_relax as after zone_free. */
 void zone_shrink(struct page *pg, size_t npages);
 bool zone_grow(struct page *pg, size_t npages);
 
-/* What: cut one run into two; both stay the caller's. Result: descriptor of the second. */
+/* What: cut one run into two; both stay the caller's. Units: pages, 0 < first_pages < npages. Result: descriptor of the
+ * second. Locks: none needed. */
 struct page *zone_split(struct page *pg, size_t first_pages);
 
 /* What: purge dirty pages above the allowance. Locks: none may be held. Cost: nothing most times, else madvise. */
@@ -49,6 +52,7 @@ struct zone_stats {
     size_t purged;        /* bytes given back so far */
     size_t purge_calls, purge_failures;
 };
+/* What: a look at the sums. Locks: takes ZONE. */
 struct zone_stats zone_stats(unsigned node);
 
 /* What: verify INV-ZONE-1 to 3. Locks: takes ZONE. Cost: O(free runs). Tests only. Fails: dbg_fail. */

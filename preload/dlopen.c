@@ -26,8 +26,9 @@ typedef void *dlopen_fn(const char *file, int mode);
 #define HIDDEN_USED __attribute__((used, visibility("hidden")))
 
 /*
- * The names the assembly below uses. Each is one aligned word, written by the constructor and by whoever calls dlopen
- * before it; every writer writes the same value, so relaxed is enough, and the assembly reads with one plain load.
+ * The names the assembly below uses. Each is one aligned word; the first caller of dlopen resolves the real one, so that
+ * a program that never calls it pays no look-up at its start. Every writer writes the same value, so relaxed is enough,
+ * and the assembly reads with one plain load.
  */
 extern dlopen_fn dlopen_first __attribute__((visibility("hidden")));
 HIDDEN_USED int dlopen_mode_mask = ~RTLD_DEEPBIND;
@@ -51,8 +52,8 @@ void dlopen_resolve(void)
 
 void dlopen_init(int keep_deepbind)
 {
-    __atomic_store_n(&dlopen_mode_mask, keep_deepbind ? ~0 : ~RTLD_DEEPBIND, __ATOMIC_RELAXED);
-    dlopen_resolve();
+    if (keep_deepbind)
+        __atomic_store_n(&dlopen_mode_mask, ~0, __ATOMIC_RELAXED);
 }
 
 #if defined __x86_64__ /* if: the jump is written per instruction set */

@@ -3,11 +3,10 @@
 #define PRELOAD_DLOPEN_H
 
 /*
- * Find the C library's dlopen and choose what happens to RTLD_DEEPBIND (option deepbind).
+ * Choose what happens to RTLD_DEEPBIND (option deepbind). The C library's dlopen is found at the first call.
  * Units:   keep_deepbind is 1 to pass the flag on, 0 to drop it.
- * Context: our constructor, once; earlier calls of dlopen resolve themselves and drop the flag.
- * Fails:   never; with no dlopen to be found, ours answers NULL.
- * Cost:    one dlsym.
+ * Context: our constructor, once; earlier calls of dlopen drop the flag.
+ * Cost:    a store.
  */
 void dlopen_init(int keep_deepbind);
 

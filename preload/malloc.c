@@ -9,7 +9,9 @@
 #include "compat/os/vm.h"
 #include "core/alloc.h"
 #include "core/fast.h"
+#include "core/libc.h"
 #include "core/life.h"
+#include "core/misuse.h"
 #include "core/opt.h"
 #include "preload/dlopen.h"
 
@@ -118,7 +120,9 @@ int posix_memalign(void **out, size_t align, size_t size)
 {
     if (align % sizeof(void *) != 0 || !is_pow2(align))
         return EINVAL;
+    int saved = errno; /* off:true: the C library's memalign writes it */
     void *p = alloc_aligned(align, size, false);
+    errno = saved;
     if (p == NULL)
         return ENOMEM;
     *out = p;
@@ -140,19 +144,27 @@ void *pvalloc(size_t size)
 
 size_t malloc_usable_size(void *p)
 {
-    return alloc_usable(p);
+    size_t size = alloc_usable(p);
+    if (UNLIKELY(size == 0 && p != NULL && opt.strict))
+        misuse_foreign_asked("malloc_usable_size", p);
+    return size;
+}
+
+NOINLINE static void free_sized_slow(void *p, size_t size)
+{
+    alloc_check_size(p, size, 1, "free_sized");
+    alloc_free_slow(p, "free_sized");
 }
 
 void free_sized(void *p, size_t size)
 {
-    alloc_check_size(p, size, 1, "free_sized");
-    free(p);
+    free_sized_fast(p, size, free_sized_slow);
 }
 
 void free_aligned_sized(void *p, size_t align, size_t size)
 {
     alloc_check_size(p, size, align, "free_aligned_sized");
-    free(p);
+    alloc_free_slow(p, "free_aligned_sized");
 }
 
 void cfree(void *p) ALIAS(free);
@@ -164,10 +176,14 @@ EXPORT void *__libc_memalign(size_t align, size_t size) ALIAS(memalign);
 EXPORT void *__libc_valloc(size_t size) ALIAS(valloc);
 EXPORT void *__libc_pvalloc(size_t size) ALIAS(pvalloc);
 
-__attribute__((constructor(101))) static void construct(void)
+/* Linked with -z initfirst: runs before libc's own constructor, which sets environ. glibc passes the environment. */
+__attribute__((constructor(101))) static void construct(int argc UNUSED, char **argv UNUSED, char **env UNUSED)
 {
     bool passive = life_sanitizer(); /* its malloc is in use: no fork handlers, dlopen as it is */
+#if !defined(__GLIBC__) /* if: another loader calls constructors without arguments */
+    env = NULL;
+#endif
     if (!passive)
-        life_construct();
-    dlopen_init(passive || opt.deepbind == OPT_DEEPBIND_KEEP);
+        life_construct(env);
+    dlopen_init(passive || libc_in_use() || opt.deepbind == OPT_DEEPBIND_KEEP);
 }

@@ -4,7 +4,9 @@
  *
  * Programs replace single forms, mostly only `new(size_t)` and `delete(void *)`; the standard says that the derived forms
  * (array, nothrow, sized) then call the replacement. So a derived form takes our path only while the base form in force,
- * read through the GOT, is our own; else it calls the base. Aligned new is a base of its own.
+ * read through the GOT, is our own; else it calls the base. Aligned new is a base of its own. new[] and delete[] derive
+ * from new and delete, and are in turn the base of the other array forms: a program that keeps arrays apart replaces
+ * both pairs.
  *
  * Failure goes to the next operator new (libstdc++'s), which runs the new-handler loop and throws.
  */
@@ -22,8 +24,12 @@ typedef void *(*new_aligned_nothrow_fn)(size_t, size_t, const void *);
 /* What the dynamic linker bound the base names to. */
 extern void *new_in_force(size_t size) __asm__("_Znwm");
 extern void delete_in_force(void *p) __asm__("_ZdlPv");
+extern void *new_array_in_force(size_t size) __asm__("_Znam");
+extern void delete_array_in_force(void *p) __asm__("_ZdaPv");
 extern void *new_aligned_in_force(size_t size, size_t align) __asm__("_ZnwmSt11align_val_t");
 extern void delete_aligned_in_force(void *p, size_t align) __asm__("_ZdlPvSt11align_val_t");
+extern void *new_array_aligned_in_force(size_t size, size_t align) __asm__("_ZnamSt11align_val_t");
+extern void delete_array_aligned_in_force(void *p, size_t align) __asm__("_ZdaPvSt11align_val_t");
 
 /* The compiler takes two names for two functions and folds a comparison of them to false: hide one from it. */
 #define IS_OURS(in_force, ours)                                                                                        \
@@ -73,6 +79,7 @@ void *new_array(size_t size)
         return new_in_force(size);
     return alloc_fast(size, new_slow);
 }
+static void *new_array_ours(size_t size) __attribute__((alias("_Znam")));
 
 COLD static void *nothrow_failed(size_t size, const void *tag, const char *name)
 {
@@ -81,9 +88,9 @@ COLD static void *nothrow_failed(size_t size, const void *tag, const char *name)
 }
 
 /* A nothrow form over a base that is not ours: only C++ can catch what that throws. */
-NOINLINE static void *nothrow_slow(size_t size, const void *tag, const char *name)
+static void *nothrow(bool ours, size_t size, const void *tag, const char *name)
 {
-    void *p = IS_OURS(new_in_force, new_ours) ? alloc_slow(size) : NULL;
+    void *p = ours ? alloc_fast(size, alloc_slow) : NULL;
     if (LIKELY(p != NULL))
         return p;
     return nothrow_failed(size, tag, name);
@@ -92,13 +99,14 @@ NOINLINE static void *nothrow_slow(size_t size, const void *tag, const char *nam
 EXPORT void *new_nothrow(size_t size, const void *tag) __asm__("_ZnwmRKSt9nothrow_t");
 void *new_nothrow(size_t size, const void *tag)
 {
-    return nothrow_slow(size, tag, "_ZnwmRKSt9nothrow_t");
+    return nothrow(IS_OURS(new_in_force, new_ours), size, tag, "_ZnwmRKSt9nothrow_t");
 }
 
 EXPORT void *new_array_nothrow(size_t size, const void *tag) __asm__("_ZnamRKSt9nothrow_t");
 void *new_array_nothrow(size_t size, const void *tag)
 {
-    return nothrow_slow(size, tag, "_ZnamRKSt9nothrow_t");
+    bool ours = IS_OURS(new_in_force, new_ours) && IS_OURS(new_array_in_force, new_array_ours);
+    return nothrow(ours, size, tag, "_ZnamRKSt9nothrow_t");
 }
 
 /* ---- aligned new ---- */
@@ -121,10 +129,11 @@ void *new_array_aligned(size_t size, size_t align)
 {
     return new_aligned_in_force(size, align);
 }
+static void *new_array_aligned_ours(size_t size, size_t align) __attribute__((alias("_ZnamSt11align_val_t")));
 
-static void *aligned_nothrow(size_t size, size_t align, const void *tag, const char *name)
+static void *aligned_nothrow(bool ours, size_t size, size_t align, const void *tag, const char *name)
 {
-    void *p = IS_OURS(new_aligned_in_force, new_aligned_ours) ? alloc_aligned(align, size, false) : NULL;
+    void *p = ours ? alloc_aligned(align, size, false) : NULL;
     if (LIKELY(p != NULL))
         return p;
     if (size > PTRDIFF_MAX) /* as above */
@@ -136,13 +145,16 @@ static void *aligned_nothrow(size_t size, size_t align, const void *tag, const c
 EXPORT void *new_aligned_nothrow(size_t, size_t, const void *) __asm__("_ZnwmSt11align_val_tRKSt9nothrow_t");
 void *new_aligned_nothrow(size_t size, size_t align, const void *tag)
 {
-    return aligned_nothrow(size, align, tag, "_ZnwmSt11align_val_tRKSt9nothrow_t");
+    bool ours = IS_OURS(new_aligned_in_force, new_aligned_ours);
+    return aligned_nothrow(ours, size, align, tag, "_ZnwmSt11align_val_tRKSt9nothrow_t");
 }
 
 EXPORT void *new_array_aligned_nothrow(size_t, size_t, const void *) __asm__("_ZnamSt11align_val_tRKSt9nothrow_t");
 void *new_array_aligned_nothrow(size_t size, size_t align, const void *tag)
 {
-    return aligned_nothrow(size, align, tag, "_ZnamSt11align_val_tRKSt9nothrow_t");
+    bool ours = IS_OURS(new_aligned_in_force, new_aligned_ours) &&
+                IS_OURS(new_array_aligned_in_force, new_array_aligned_ours);
+    return aligned_nothrow(ours, size, align, tag, "_ZnamSt11align_val_tRKSt9nothrow_t");
 }
 
 /* ---- delete ---- */
@@ -186,6 +198,7 @@ void delete_array(void *p)
 {
     delete_derived(p);
 }
+static void delete_array_ours(void *p) __attribute__((alias("_ZdaPv")));
 
 EXPORT void delete_nothrow(void *p, const void *tag) __asm__("_ZdlPvRKSt9nothrow_t");
 void delete_nothrow(void *p, const void *tag)
@@ -198,7 +211,7 @@ EXPORT void delete_array_nothrow(void *p, const void *tag) __asm__("_ZdaPvRKSt9n
 void delete_array_nothrow(void *p, const void *tag)
 {
     (void)tag;
-    delete_derived(p);
+    delete_array_in_force(p);
 }
 
 EXPORT void delete_sized(void *p, size_t size) __asm__("_ZdlPvm");
@@ -210,7 +223,10 @@ void delete_sized(void *p, size_t size)
 EXPORT void delete_array_sized(void *p, size_t size) __asm__("_ZdaPvm");
 void delete_array_sized(void *p, size_t size)
 {
-    delete_sized_derived(p, size);
+    if (!IS_OURS(delete_array_in_force, delete_array_ours))
+        delete_array_in_force(p);
+    else
+        delete_sized_derived(p, size);
 }
 
 /* ---- aligned delete ---- */
@@ -239,26 +255,25 @@ EXPORT void delete_array_aligned_nothrow(void *, size_t, const void *) __asm__("
 void delete_array_aligned_nothrow(void *p, size_t align, const void *tag)
 {
     (void)tag;
-    delete_aligned_in_force(p, align);
+    delete_array_aligned_in_force(p, align);
 }
 
 static void delete_aligned_ours(void *p, size_t align) __attribute__((alias("_ZdlPvSt11align_val_t")));
+static void delete_array_aligned_ours(void *p, size_t align) __attribute__((alias("_ZdaPvSt11align_val_t")));
 
-static void sized_aligned(void *p, size_t size, size_t align)
+EXPORT void delete_sized_aligned(void *p, size_t size, size_t align) __asm__("_ZdlPvmSt11align_val_t");
+void delete_sized_aligned(void *p, size_t size, size_t align)
 {
     if (IS_OURS(delete_aligned_in_force, delete_aligned_ours))
         alloc_check_size(p, size, align, "operator delete");
     delete_aligned_in_force(p, align);
 }
 
-EXPORT void delete_sized_aligned(void *p, size_t size, size_t align) __asm__("_ZdlPvmSt11align_val_t");
-void delete_sized_aligned(void *p, size_t size, size_t align)
-{
-    sized_aligned(p, size, align);
-}
-
 EXPORT void delete_array_sized_aligned(void *p, size_t size, size_t align) __asm__("_ZdaPvmSt11align_val_t");
 void delete_array_sized_aligned(void *p, size_t size, size_t align)
 {
-    sized_aligned(p, size, align);
+    if (IS_OURS(delete_aligned_in_force, delete_aligned_ours) &&
+        IS_OURS(delete_array_aligned_in_force, delete_array_aligned_ours))
+        alloc_check_size(p, size, align, "operator delete");
+    delete_array_aligned_in_force(p, align);
 }

@@ -34,7 +34,9 @@ static size_t live_bytes(const struct report *r)
 
 struct mallinfo2 mallinfo2(void)
 {
-    const struct report *r = report_take();
+    struct report *r = report_take();
+    if (r == NULL)
+        return (struct mallinfo2){0};
     struct mallinfo2 m = {
         .arena = r->window_bytes,
         .hblks = r->own_count,
@@ -46,7 +48,7 @@ struct mallinfo2 mallinfo2(void)
     m.fordblks = m.arena > in_windows ? m.arena - in_windows : 0;
     for (class_t c = 0; c < SIZE_CLASSES; c++)
         m.ordblks += r->classes[c].free + r->classes[c].barn + r->classes[c].cached;
-    report_done();
+    report_done(r);
     return m;
 }
 
@@ -122,14 +124,16 @@ int malloc_info(int options, FILE *out)
     struct fmt f = {.buf = buf, .cap = sizeof buf, .fd = -1, .sink = to_stream, .arg = out};
     if (options != 0)
         return EINVAL;
-    const struct report *r = report_take();
+    struct report *r = report_take();
+    if (r == NULL)
+        return ENOMEM;
     fmt_add(&f, "<malloc version=\"1\">\n<heap nr=\"0\">\n");
     xml_sizes(&f, r);
     xml_totals(&f, r);
     fmt_add(&f, "</heap>\n");
     xml_totals(&f, r);
     fmt_add(&f, "</malloc>\n");
-    report_done();
+    report_done(r);
     fmt_flush(&f);
     return 0;
 }

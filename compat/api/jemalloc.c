@@ -25,9 +25,11 @@ static size_t align_of(int flags)
     return (size_t)1 << (flags & LG_ALIGN_MASK);
 }
 
+/* What reads as zero is the block's real size: a later rallocx may clear only what is beyond it. */
 void *mallocx(size_t size, int flags)
 {
-    return alloc_aligned(align_of(flags), size, (flags & ZERO) != 0);
+    size_t align = align_of(flags), real = (flags & ZERO) != 0 ? alloc_good_size(size, align) : size;
+    return real < size ? NULL : alloc_aligned(align, real, (flags & ZERO) != 0);
 }
 
 /* Move to a new block at the asked alignment. */

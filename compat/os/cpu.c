@@ -64,7 +64,7 @@ static unsigned count_bits(const unsigned long *mask, long bytes)
 /* A kernel built for more cpus than the small buffer holds says EINVAL: map larger ones until its mask fits. */
 static unsigned count_affinity(void)
 {
-    unsigned long small[64]; /* 4,096 cpus */
+    unsigned long small[64] = {0}; /* 4,096 cpus */
     long bytes = sys_call3(SYS_sched_getaffinity, 0, sizeof small, (long)small);
     if (bytes > 0)
         return count_bits(small, bytes);

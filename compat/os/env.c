@@ -6,12 +6,14 @@
 
 extern char **environ;
 
-const char *env_get(const char *name)
+const char *env_get(char **env, const char *name)
 {
-    if (environ == NULL || getauxval(AT_SECURE) != 0)
+    if (env == NULL)
+        env = environ;
+    if (env == NULL || getauxval(AT_SECURE) != 0)
         return NULL;
     size_t len = strlen(name);
-    for (char **e = environ; *e != NULL; e++)
+    for (char **e = env; *e != NULL; e++)
         if (strncmp(*e, name, len) == 0 && (*e)[len] == '=')
             return *e + len + 1;
     return NULL;

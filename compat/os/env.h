@@ -5,9 +5,9 @@
 
 #include "cc.h"
 
-/* What: the value of an environment variable, or NULL; always NULL in a set-user-id or set-capability program
- * (AT_SECURE), where a stranger's environment must not weaken the heap. Owner: the environment; do not keep it.
- * Context: our constructor and later; NULL before libc has set environ. */
-const char *env_get(const char *name);
+/* What: the value of a variable in env, or NULL; always NULL in a set-user-id or set-capability program (AT_SECURE),
+ * where a stranger's environment must not weaken the heap. env NULL: libc's environ, which it may not have set yet.
+ * Owner: the environment; do not keep it. Context: our constructor and later. */
+const char *env_get(char **env, const char *name);
 
 #endif

@@ -6,15 +6,19 @@
 #include <limits.h>
 #include <pthread.h>
 
-static pthread_key_t key;
-static bool have_key;             /* release; pairs with the acquire in tls_exit_arm */
-static void (*thread_end)(void);  /* constant once have_key is set */
+EARLY_DATA static pthread_key_t key;
+EARLY_DATA static bool have_key;            /* release; pairs with the acquire in tls_exit_arm */
+EARLY_DATA static void (*thread_end)(void); /* constant once have_key is set */
+
+/* Not the last round: a thread that first comes here in another key's destructor is armed behind the first one, and sees
+ * one less. */
+enum { LAST_ROUND = PTHREAD_DESTRUCTOR_ITERATIONS - 1 };
 
 /* The value counts the rounds so far, from 1 on. */
 static void destructor(void *value)
 {
     uintptr_t round = (uintptr_t)value;
-    if (round < PTHREAD_DESTRUCTOR_ITERATIONS)
+    if (round < LAST_ROUND)
         pthread_setspecific(key, (void *)(round + 1));
     else
         thread_end();

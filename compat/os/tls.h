@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A call at the end of a thread, as late as pthread key destructors allow. Level 0.
+ * A call at the end of a thread, late among its pthread key destructors. Level 0.
  *
- * Other keys' destructors run in rounds and may allocate: ours re-arms itself until the last round that POSIX promises.
+ * Other keys' destructors run in rounds and may allocate: ours re-arms itself until the last but one that POSIX promises.
+ * What runs later finds a dead thread, which is slower but right.
  */
 #ifndef COMPAT_OS_TLS_H
 #define COMPAT_OS_TLS_H

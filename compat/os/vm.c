@@ -13,7 +13,7 @@
 static struct vm_failure last_failure; /* racy on purpose: a message, not a decision */
 static size_t page_size;               /* 0 until asked for; every thread computes the same value */
 static size_t mapped_bytes;
-static bool through_libc;
+EARLY_DATA static bool through_libc;
 
 size_t vm_page_size(void)
 {

@@ -48,7 +48,7 @@ void vm_use_libc(void);
 /* What: the last failure, zero-filled when there was none. Not exact under races; for messages only. */
 struct vm_failure vm_last_failure(void);
 
-/* What: bytes currently mapped through this file, and the calls made. For statistics; relaxed. */
+/* What: bytes currently mapped through this file. For statistics; relaxed. Context: any time. */
 size_t vm_mapped_bytes(void);
 
 #endif

@@ -96,6 +96,7 @@ PROGRAM_OR_SKIP(api_calloc, zero_when_locked_and_madvise_lies, "api_calloc_zero"
 
 PROGRAM(api_new, all_forms, "api_new_forms", "strict")
 PROGRAM(api_new, replaced_base_is_reached, "api_new_replaced")
+PROGRAM(api_new, replaced_array_base_is_reached, "api_new_arrays")
 PROGRAM(api_new, replaced_base_may_throw, "api_new_replaced", "throw")
 PROGRAM(api_new, handler_frees_a_reserve, "api_new_limits", "reserve")
 PROGRAM(api_new, bad_alloc, "api_new_limits", "throw")

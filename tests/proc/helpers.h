@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the suites of this directory share on top of lib_child.h: short ways to run a program and to judge it, and counts
- * that are small by default and those of the field reports when SHEAF_TEST_LONG is set.
+ * What the suites of this directory share on top of lib_child.h: short ways to run a program and to judge it, and
+ * counts that are small by default and those of the field reports when SHEAF_TEST_LONG is set.
  */
 #ifndef TESTS_PROC_HELPERS_H
 #define TESTS_PROC_HELPERS_H

@@ -291,12 +291,12 @@ static void told(const char *conf, const char *line)
 TEST(boot, options_are_checked)
 {
     told("nonsense:1", "sheaf: SHEAF_CONF: unknown option \"nonsense\"\n");
-    told("decay_ms:100,nonsense:1", "sheaf: SHEAF_CONF: unknown option \"nonsense\"\n");
+    told("strict:true,nonsense:1", "sheaf: SHEAF_CONF: unknown option \"nonsense\"\n");
     told("purge:maybe", "sheaf: SHEAF_CONF: bad value \"maybe\" for purge\n");
     told("decay_ms:soon", "sheaf: SHEAF_CONF: bad value \"soon\" for decay_ms\n");
-    told("strict:2,decay_ms:100", "sheaf: SHEAF_CONF: bad value \"2\" for strict\n");
+    told("strict:2,thp:never", "sheaf: SHEAF_CONF: bad value \"2\" for strict\n");
     told("", "");
-    told("decay_ms:100,purge:on,thp:never", "");
+    told("strict:false,purge:on,thp:never", "");
 }
 
 /* R72: an AddressSanitizer program, built here because only gcc links that runtime as a library of its own. */

@@ -39,39 +39,39 @@ TEST(limits, python_in_256_mib)
     SYSTEM(MIB(256), "499500\n", "python3", "-c", "print(sum(list(range(1000))))");
 }
 
-/* To the end of 128 MiB with blocks of one size; at least so many of them must have been there. */
-static void exhaust(const char *size, const char *at_least)
+/* To the end of the address space with blocks of one size; at least so many of them must have been there. */
+static void exhaust(size_t limit, const char *size, const char *at_least)
 {
     char *path = child_bin_path("proc_oom");
     const char *argv[] = {path, size, at_least, NULL};
-    struct child_spec spec = {.argv = argv, .limit_as = MIB(128)};
+    struct child_spec spec = {.argv = argv, .limit_as = limit};
     proc_run_quiet(&spec, "done\n");
     free(path);
 }
 
 TEST(limits, exhausted_by_blocks_of_1_mib)
 {
-    exhaust("1048576", "64");
+    exhaust(MIB(128), "1048576", "64");
 }
 
 TEST(limits, exhausted_by_blocks_of_100_kb)
 {
-    exhaust("100000", "640");
+    exhaust(MIB(128), "100000", "640");
 }
 
 TEST(limits, exhausted_by_blocks_of_5_kb)
 {
-    exhaust("5000", "12000");
+    exhaust(MIB(128), "5000", "12000");
 }
 
 TEST(limits, exhausted_by_blocks_of_100_bytes)
 {
-    exhaust("100", "500000");
+    exhaust(MIB(64), "100", "200000");
 }
 
 TEST(limits, exhausted_by_blocks_of_20_mib)
 {
-    exhaust("20000000", "3");
+    exhaust(MIB(128), "20000000", "3");
 }
 
 static void in_data_limit(const char *preload, const char *size, const char *at_least)
@@ -129,8 +129,8 @@ static void hidden(const char *directories, const char *command)
     if (!permitted)
         SKIP("no mount namespaces for us on this machine");
     char *preload = child_preload("@");
-    char *script = proc_text("for d in %s; do mount -t tmpfs none $d || exit 9; done; LD_PRELOAD=%s exec %s", directories,
-                             preload, command);
+    char *script = proc_text("for d in %s; do mount -t tmpfs none $d || exit 9; done; LD_PRELOAD=%s exec %s",
+                             directories, preload, command);
     const char *argv[] = {unshare, "-rm", "sh", "-c", script, NULL};
     spec = (struct child_spec){.argv = argv, .preload = ""};
     proc_run_quiet(&spec, NULL);

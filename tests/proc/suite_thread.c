@@ -6,7 +6,8 @@
 
 /* R07 */
 PROC_TEST(thread, key_destructors_allocate, "@", NULL, "proc_teardown", "keys", proc_count(3000, 100000))
-PROC_TEST(thread, key_destructors_allocate_hardened, "@", "hardened:true", "proc_teardown", "keys", proc_count(300, 3000))
+PROC_TEST(thread, key_destructors_allocate_hardened, "@", "hardened:true", "proc_teardown", "keys",
+          proc_count(300, 3000))
 PROC_TEST(thread, first_call_is_free, "@", NULL, "proc_teardown", "first_free", proc_count(2000, 10000))
 PROC_TEST(thread, cxx_thread_locals, "@", NULL, "proc_thread_local", proc_count(1000, 20000))
 

@@ -88,8 +88,7 @@ static void one(size_t size, size_t align, int more)
     CHECKF(is == malloc_usable_size(p), "mallocx(%zu, %#x): sallocx %zu, usable %zu", size, flags, is,
            malloc_usable_size(p));
     if (more & X_ZERO)
-        CHECKF(nonzero_at(p, size) == size, "mallocx(%zu, %#x): byte %zu is not zero", size, flags,
-               nonzero_at(p, size));
+        CHECKF(nonzero_at(p, is) == is, "mallocx(%zu, %#x): byte %zu is not zero", size, flags, nonzero_at(p, is));
     pattern_fill(p, is, size);
     CHECK(pattern_diff(p, is, size) == is);
     give_back(p, size, flags);

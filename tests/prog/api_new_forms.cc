@@ -148,6 +148,25 @@ void expressions()
         CHECK(words[size_t(i)] == std::string(size_t(i % 100), char('a' + i % 26)));
 }
 
+/* Whichever form asks, blocks that were freed serve the next requests: nothing that lies in a cache is forgotten. */
+void blocks_come_back(size_t n, size_t d)
+{
+    constexpr size_t kRounds = 20000, kSize = 208;
+    void *p[64];
+    uintptr_t low = UINTPTR_MAX, high = 0;
+    for (void *&q : p)
+        q = opaque_ptr(malloc(kSize));
+    for (void *q : p)
+        free(q);
+    for (size_t i = 0; i < kRounds; i++) {
+        void *q = opaque_ptr(get(n, opaque(kSize), std::align_val_t{16}));
+        low = (uintptr_t)q < low ? (uintptr_t)q : low;
+        high = (uintptr_t)q > high ? (uintptr_t)q : high;
+        put(d, q, kSize, std::align_val_t{16});
+    }
+    CHECKF(high - low < kRounds * kSize / 4, "new form %zu, one block live: spread over %zu bytes", n, high - low);
+}
+
 /* Requests no machine can grant. */
 void impossible(bool strict)
 {
@@ -178,6 +197,8 @@ int main(int argc, char **argv)
     all_pairs();
     null_is_fine();
     expressions();
+    for (size_t n = 0; n < kNews; n++)
+        blocks_come_back(n, n % 2 + (n < 4 ? 0 : 6));
     impossible(argc > 1 && strcmp(argv[1], "strict") == 0);
     return 0;
 }

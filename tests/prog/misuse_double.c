@@ -7,21 +7,30 @@
  */
 #include "misuse_util.h"
 
+/* A block between two others that stay: its slab cannot become empty and serve something else before anyone looks. */
+static void *in_the_middle(size_t size)
+{
+    static void *kept[2];
+    kept[0] = malloc(size);
+    void *p = malloc(size);
+    kept[1] = malloc(size);
+    CHECK(kept[0] && p && kept[1]);
+    print_address(p);
+    return p;
+}
+
 static void now(size_t size)
 {
-    void *p = malloc(size);
-    CHECK(p);
-    print_address(p);
+    void *p = in_the_middle(size);
     free(p);
     free(p);
 }
 
 static void after10(size_t size)
 {
-    void *p = malloc(size), *others[10];
+    void *p = in_the_middle(size), *others[10];
     for (int i = 0; i < 10; i++)
         others[i] = malloc(size);
-    print_address(p);
     free(p);
     for (int i = 0; i < 10; i++)
         free(others[i]);
@@ -30,14 +39,12 @@ static void after10(size_t size)
 
 static void after_realloc(size_t size)
 {
-    void *p = malloc(size), *between = malloc(size), *moved;
+    void *p = in_the_middle(size);
     uintptr_t old = (uintptr_t)p;
-    print_address(p);
-    moved = realloc(p, size * 100);
+    void *moved = realloc(p, size * 100);
     CHECK(moved && (uintptr_t)moved != old);
     free((void *)old);
     free(moved);
-    free(between);
 }
 
 static pthread_barrier_t both;
@@ -54,8 +61,7 @@ static void *free_it(void *p)
 static void from_two_threads(size_t size)
 {
     pthread_t t[2];
-    void *p = malloc(size);
-    print_address(p);
+    void *p = in_the_middle(size);
     CHECK(pthread_barrier_init(&both, NULL, 2) == 0);
     for (int i = 0; i < 2; i++)
         CHECK(pthread_create(&t[i], NULL, free_it, p) == 0);
@@ -70,8 +76,12 @@ int main(int argc, char **argv)
         void (*act)(size_t);
         size_t size;
     } cases[] = {
-        {"now", now, SMALL},           {"after10", after10, SMALL}, {"realloc", after_realloc, SMALL},
-        {"threads", from_two_threads, SMALL}, {"run", now, KiB(100)},      {"large", now, MiB(3)},
+        {"now", now, SMALL},
+        {"after10", after10, SMALL},
+        {"realloc", after_realloc, SMALL},
+        {"threads", from_two_threads, SMALL},
+        {"run", now, KiB(100)},
+        {"large", now, MiB(3)},
     };
     CHECK(argc > 2);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One pointer that is not the allocator's, used once: misuse_foreign free|realloc|usable|free_sized. Prints its address;
- * exits 0 if the call came back as it should and the memory is as it was.
+ * One pointer that is not the allocator's, used once: misuse_foreign free|realloc|usable|free_sized. Prints its
+ * address; exits 0 if the call came back as it should and the memory is as it was.
  */
 #include "misuse_util.h"
 

@@ -9,8 +9,12 @@ static int by_realloc;
 
 static void act(size_t size)
 {
+    /* Others of the size stay, so that the slab stays what it is. */
+    static char *kept[2];
+    kept[0] = malloc(size);
     char *p = malloc(size);
-    CHECK(p);
+    kept[1] = malloc(size);
+    CHECK(p && kept[0] && kept[1]);
     print_address(p + offset);
     if (by_realloc) {
         char *moved = realloc(p + offset, size * 3);

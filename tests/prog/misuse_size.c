@@ -2,8 +2,8 @@
 /*
  * Wrong sizes: misuse_size overflow|sized.
  *
- * overflow: requests whose size cannot be give NULL and ENOMEM, in every mode. sized: free_sized with a size that is not
- * the block's; unless that is an error the block is freed all the same and memory does not grow.
+ * overflow: requests whose size cannot be give NULL and ENOMEM, in every mode. sized: free_sized with a size that is
+ * not the block's; unless that is an error the block is freed all the same and memory does not grow.
  */
 #include "misuse_util.h"
 

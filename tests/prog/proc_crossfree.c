@@ -2,9 +2,9 @@
 /*
  * Blocks allocated by one thread and freed by another: proc_crossfree bounded|third_trim [MiB].
  *
- * bounded: producers keep so many MiB of 592-byte blocks alive, one thread only frees; the resident size stays under 1.4
- * times what lives, however much passed through. third_trim: a producer allocates 1 KiB blocks and then sleeps, another
- * thread frees them all, a third calls malloc_trim(0): the memory is gone from the resident size.
+ * bounded: producers keep so many MiB of 592-byte blocks alive, one thread only frees; the resident size stays under
+ * 1.4 times what lives, however much passed through. third_trim: a producer allocates 1 KiB blocks and then sleeps,
+ * another thread frees them all, a third calls malloc_trim(0): the memory is gone from the resident size.
  */
 #include "proc_util.h"
 
@@ -44,7 +44,8 @@ static void take(struct ring *r, size_t n)
     atomic_store_explicit(&r->slots[n % r->len], NULL, memory_order_release);
 }
 
-/* Frees the oldest block of each ring while the rings stay full; returns the largest resident size seen when they were. */
+/* Frees the oldest block of each ring while the rings stay full; returns the largest resident size seen when they
+ * were. */
 static long consume(size_t len)
 {
     long most = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Many threads fork and exec at the same time: proc_fork_exec [threads] [times]. Only the count is checked, not the time.
+ * Many threads fork and exec at the same time: proc_fork_exec [threads] [times]. Only the count is checked, not the
+ * time.
  */
 #include "proc_util.h"
 

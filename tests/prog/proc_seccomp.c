@@ -49,9 +49,9 @@ static void *thread(void *arg)
 #define SECCOMP_RET_KILL_PROCESS SECCOMP_RET_KILL
 #endif
 
-static const int allowed[] = {SYS_read,  SYS_write,  SYS_exit,   SYS_exit_group, SYS_rt_sigreturn, SYS_rt_sigprocmask,
-                              SYS_futex, SYS_brk,    SYS_mmap,   SYS_munmap,     SYS_mremap,       SYS_mprotect,
-                              SYS_madvise};
+static const int allowed[] = {SYS_read,           SYS_write,    SYS_exit,   SYS_exit_group, SYS_rt_sigreturn,
+                              SYS_rt_sigprocmask, SYS_futex,    SYS_brk,    SYS_mmap,       SYS_munmap,
+                              SYS_mremap,         SYS_mprotect, SYS_madvise};
 enum { ALLOWED = sizeof allowed / sizeof allowed[0] };
 
 static int set_filter(int no_madvise)
@@ -65,8 +65,8 @@ static int set_filter(int no_madvise)
     for (int i = 0; i < ALLOWED; i++) {
         int refused = no_madvise && allowed[i] == SYS_madvise;
         code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed[i], 0, 1);
-        code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K,
-                                                 refused ? SECCOMP_RET_ERRNO | EPERM : SECCOMP_RET_ALLOW);
+        code[n++] =
+            (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, refused ? SECCOMP_RET_ERRNO | EPERM : SECCOMP_RET_ALLOW);
     }
     code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
     struct sock_fprog program = {(unsigned short)n, code};

@@ -2,8 +2,8 @@
 /*
  * A profiling signal whose handler allocates and frees while threads work: proc_signal [signals].
  *
- * POSIX does not allow it; programs do it. The handler frees what it took before it returns, which is the case that must
- * not hang or corrupt anything; an alarm ends a run that hangs.
+ * POSIX does not allow it; programs do it. The handler frees what it took before it returns, which is the case that
+ * must not hang or corrupt anything; an alarm ends a run that hangs.
  */
 #include "proc_util.h"
 

@@ -2,9 +2,9 @@
 /*
  * Allocation after a thread's own state was torn down: proc_teardown keys|first_free [threads].
  *
- * keys: threads one after the other, each with 5 keys whose destructors set the next key again and allocate and free 200
- * blocks, so that they run in every destructor round. first_free: threads whose first call is free(), of blocks that the
- * main thread made. In both the resident size must not grow with the number of threads.
+ * keys: threads one after the other, each with 5 keys whose destructors set the next key again and allocate and free
+ * 200 blocks, so that they run in every destructor round. first_free: threads whose first call is free(), of blocks
+ * that the main thread made. In both the resident size must not grow with the number of threads.
  */
 #include "proc_util.h"
 

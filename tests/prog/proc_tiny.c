@@ -2,8 +2,9 @@
 /*
  * Programs that hardly do anything: proc_tiny [first_free|where|rseq].
  *
- * By itself: one malloc, one free. first_free: the first call of the family is free() of memory that was never allocated,
- * then ordinary work. where: prints whether a block lies in the [heap] of /proc/self/maps. rseq: one thread more.
+ * By itself: one malloc, one free. first_free: the first call of the family is free() of memory that was never
+ * allocated, then ordinary work. where: prints whether a block lies in the [heap] of /proc/self/maps. rseq: one
+ * thread more.
  */
 #include "proc_util.h"
 

@@ -68,7 +68,8 @@ static inline size_t rng_size(uint64_t *state, unsigned max_log2)
     return top - (size_t)((r >> 32) % (top / 2));
 }
 
-/* The next size of a walk that meets every size class an allocator is likely to have: 16 a step, then 8 per doubling. */
+/* The next size of a walk that meets every size class an allocator is likely to have: 16 a step, then 8 per
+ * doubling. */
 static inline size_t next_size(size_t size)
 {
     size_t step = 16;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A constructor of the earliest priority that allocates, as C++ global maps do. Built twice, with SHIM_STAGE 1 and 2, to
- * stand before and after the allocator. What the constructor allocated is checked and freed at exit.
+ * A constructor of the earliest priority that allocates, as C++ global maps do. Built twice, with SHIM_STAGE 1 and 2,
+ * to stand before and after the allocator. What the constructor allocated is checked and freed at exit.
  */
 #include <stdlib.h>
 #include <string.h>

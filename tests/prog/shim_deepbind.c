@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A module as php-fpm loads them, with RTLD_DEEPBIND: libc allocates for it, it frees. Where the two do not mean the same
- * heap the process dies.
+ * A module as php-fpm loads them, with RTLD_DEEPBIND: libc allocates for it, it frees. Where the two do not mean the
+ * same heap the process dies.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A preload like those of tracers and clock fakers: it stands before libc's mmap, munmap, madvise, open, read,
- * clock_gettime, sysconf and pthread_create, and each call looks up the real one and allocates. An allocator that starts
- * through one of these meets itself again.
+ * clock_gettime, sysconf and pthread_create, and each call looks up the real one and allocates. An allocator that
+ * starts through one of these meets itself again.
  *
  * With SHIM_HOOKS_REPORT in the environment it prints at exit how many calls it saw.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A function chosen at load time by a resolver that allocates. The resolver runs while this library is relocated, before
- * any constructor of it. To be opened with dlopen: at the start of a program the loader gives thread-local variables their
- * initial values only after all resolvers ran, so an allocator with thread-local state cannot serve those (docs/design.md,
- * "Life"). Linked with -z lazy: the call of malloc in the resolver needs it.
+ * A function chosen at load time by a resolver that allocates. The resolver runs while this library is relocated,
+ * before any constructor of it. To be opened with dlopen: at the start of a program the loader gives thread-local
+ * variables their initial values only after all resolvers ran, so an allocator with thread-local state cannot serve
+ * those (docs/design.md, "Life"). Linked with -z lazy: the call of malloc in the resolver needs it.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Linked with RUNPATH $ORIGIN/private: opens shim_runpath_inner.so by its bare name. The loader finds it only if it sees
- * this library as the caller of dlopen.
+ * Linked with RUNPATH $ORIGIN/private: opens shim_runpath_inner.so by its bare name. The loader finds it only if it
+ * sees this library as the caller of dlopen.
  */
 #include <dlfcn.h>
 #include <stddef.h>

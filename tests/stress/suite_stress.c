@@ -32,6 +32,8 @@ TEST(stress_churn, threads_2) { stress(NULL, "stress_churn", "2", "100000"); }
 TEST(stress_churn, threads_8) { stress(NULL, "stress_churn", "8", "200000"); }
 TEST(stress_churn, threads_64) { stress(NULL, "stress_churn", "64", "200000"); }
 
+TEST(stress_own, threads_4) { stress(NULL, "stress_own", "4", "12000"); }
+
 /* Every operation checked at the call. */
 TEST(stress_hardened, mixed) { stress("hardened:true", "stress_mixed", "8", "40000"); }
 TEST(stress_hardened, churn) { stress("hardened:true", "stress_churn", "8", "40000"); }

@@ -284,7 +284,7 @@ static void idle(void *arg)
         all_at_once(C32K, p, 100);
         scans += tcache_self()->ticks < ticks;
     }
-    MUST(bin(C64)->cap > 0 && bin(C64)->cap <= 26); /* no lower than a first sheaf */
+    MUST(bin(C64)->cap > 0 && bin(C64)->cap <= 27); /* no lower than a first sheaf */
     MUST(bin(C32K)->cap > 2);                       /* the busy class keeps what it has earned */
     all_at_once(C64, p, 2000);
     check_all(C64);
