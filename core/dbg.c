@@ -3,10 +3,8 @@
 
 #include "compat/os/fmt.h"
 
-#include <stdlib.h>
-
 void dbg_fail(const char *what, uint64_t a, uint64_t b)
 {
     fmt_message("internal error: %s (%lu, %lu)", what, (unsigned long)a, (unsigned long)b);
-    abort();
+    __builtin_abort();
 }

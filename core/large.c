@@ -33,7 +33,7 @@ static size_t os_round(size_t size)
 }
 
 /* Make a run of pages a block. */
-static void *dress(struct page *pg, enum page_kind kind, size_t size, bool zero)
+static void *dress_block(struct page *pg, enum page_kind kind, size_t size, bool zero)
 {
     void *p = page_address(pg);
     if (zero && !pg->zeroed)
@@ -52,7 +52,7 @@ static void *alloc_run(unsigned node, size_t size, bool zero)
 {
     unsigned order = size <= PAGE_BYTES ? 0 : ilog2_up(size) - PAGE_SHIFT;
     struct page *pg = pcp_alloc(node, order);
-    return pg == NULL ? NULL : dress(pg, PAGE_RUN, size, zero);
+    return pg == NULL ? NULL : dress_block(pg, PAGE_RUN, size, zero);
 }
 
 static void *alloc_in_window(unsigned node, size_t size, size_t room, size_t align, bool zero)
@@ -60,7 +60,7 @@ static void *alloc_in_window(unsigned node, size_t size, size_t room, size_t ali
     size_t npages = (room + PAGE_BYTES - 1) >> PAGE_SHIFT;
     size_t align_pages = align <= PAGE_BYTES ? 1 : align >> PAGE_SHIFT;
     struct page *pg = zone_alloc(node, npages, align_pages);
-    return pg == NULL ? NULL : dress(pg, PAGE_LARGE, size, zero);
+    return pg == NULL ? NULL : dress_block(pg, PAGE_LARGE, size, zero);
 }
 
 /* Make a mapping a block. */

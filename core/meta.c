@@ -36,7 +36,7 @@ static struct {
 
 static char first_chunk[FIRST_CHUNK] __attribute__((aligned(64))); /* a larger alignment would move all of .bss */
 
-static unsigned size_index(size_t size)
+static unsigned pool_index(size_t size)
 {
     return size <= 1 << META_MIN_SHIFT ? 0 : ilog2_up(size) - META_MIN_SHIFT;
 }
@@ -63,7 +63,7 @@ static void add_chunk_locked(char *p, size_t size)
     meta.mapped += size;
 }
 
-static void *take_locked(unsigned i, size_t leave)
+static void *take_block_locked(unsigned i, size_t leave)
 {
     size_t size = (size_t)1 << (META_MIN_SHIFT + i);
     struct block *b = meta.free[i];
@@ -108,10 +108,10 @@ static bool grow(void)
 void *meta_alloc(size_t size)
 {
     ASSERT(size <= (size_t)1 << META_MAX_SHIFT);
-    unsigned i = size_index(size);
+    unsigned i = pool_index(size);
     for (;;) {
         lock_acquire(&meta.lock, RANK_META);
-        void *p = take_locked(i, 0);
+        void *p = take_block_locked(i, 0);
         lock_release(&meta.lock);
         if (p != NULL || !grow())
             return p;
@@ -126,10 +126,10 @@ void *meta_zalloc(size_t size)
 
 void *meta_alloc_optional(size_t size)
 {
-    unsigned i = size_index(size);
+    unsigned i = pool_index(size);
     for (;;) {
         lock_acquire(&meta.lock, RANK_META);
-        void *p = take_locked(i, meta.scarce ? RESERVE : 0);
+        void *p = take_block_locked(i, meta.scarce ? RESERVE : 0);
         bool ask = p == NULL && meta.skip == 0;
         if (p == NULL && !ask)
             meta.skip--;
@@ -151,7 +151,7 @@ void meta_reserve(void)
 
 void meta_free(void *p, size_t size)
 {
-    unsigned i = size_index(size);
+    unsigned i = pool_index(size);
     struct block *b = p;
     lock_acquire(&meta.lock, RANK_META);
     b->next = meta.free[i];

@@ -5,8 +5,6 @@
 #include "compat/os/fmt.h"
 #include "opt.h"
 
-#include <stdlib.h>
-
 static size_t foreign_count, wrong_size_count;
 
 static void say(const struct misuse *m)
@@ -23,14 +21,14 @@ static void say(const struct misuse *m)
 void misuse_abort(const struct misuse *m)
 {
     say(m);
-    abort();
+    __builtin_abort();
 }
 
 void misuse_foreign(const char *func, const void *p)
 {
     if (opt.strict) {
         fmt_message("%s(%p): not ours", func, p);
-        abort();
+        __builtin_abort();
     }
     if (add_relaxed(&foreign_count, 1) == 0)
         fmt_message("%s(%p): not ours: left alone", func, p);

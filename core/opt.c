@@ -6,12 +6,12 @@
 
 #include <string.h>
 
-enum type { BOOL, SIZE, UINT, PATH, CHOICE };
-enum state { LIVE, LATER };
+enum row_type { BOOL, SIZE, UINT, PATH, CHOICE };
+enum row_state { LIVE, LATER };
 
 struct row {
     const char *name, *choices, *doc;
-    uint8_t type, state; /* enum type, enum state */
+    uint8_t type, state; /* enum row_type, enum row_state */
 };
 
 struct opt opt = {
@@ -117,7 +117,7 @@ static bool parse_value(const struct row *r, struct piece p)
     return false;
 }
 
-static const struct row *find(struct piece key)
+static const struct row *find_row(struct piece key)
 {
     for (int i = 0; i < ROWS; i++)
         if (piece_is(key, rows[i].name))
@@ -126,7 +126,7 @@ static const struct row *find(struct piece key)
 }
 
 /* Piece as a string for a message, cut where a message would get too long. */
-static const char *text(char *buf, size_t size, struct piece p)
+static const char *piece_text(char *buf, size_t size, struct piece p)
 {
     size_t len = p.len < size - 1 ? p.len : size - 1;
     memcpy(buf, p.s, len);
@@ -137,11 +137,11 @@ static const char *text(char *buf, size_t size, struct piece p)
 static void parse_pair(struct piece key, struct piece value)
 {
     char k[64], v[64];
-    const struct row *r = find(key);
+    const struct row *r = find_row(key);
     if (r == NULL)
-        fmt_message("SHEAF_CONF: unknown option \"%s\"", text(k, sizeof k, key));
+        fmt_message("SHEAF_CONF: unknown option \"%s\"", piece_text(k, sizeof k, key));
     else if (!parse_value(r, value))
-        fmt_message("SHEAF_CONF: bad value \"%s\" for %s", text(v, sizeof v, value), r->name);
+        fmt_message("SHEAF_CONF: bad value \"%s\" for %s", piece_text(v, sizeof v, value), r->name);
     else if (r->state == LATER)
         fmt_message("SHEAF_CONF: %s has no effect yet", r->name);
 }

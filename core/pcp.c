@@ -55,7 +55,7 @@ static struct page *pop(struct shard *s, unsigned order)
 
 /* Take a batch from the zone as one run, so that neighbours stay neighbours, and keep all but the first piece; a shard
  * that is full of other orders takes one run only (INV-PCP-2). */
-static struct page *refill(struct shard *s, unsigned node, unsigned order)
+static struct page *refill_shard(struct shard *s, unsigned node, unsigned order)
 {
     size_t batch = s->count < PCP_HIGH_PAGES ? PCP_BATCH_PAGES >> order : 1;
     struct page *pg = batch > 1 ? zone_try_alloc(node, batch << order, 1) : NULL;
@@ -75,7 +75,7 @@ struct page *pcp_alloc(unsigned node, unsigned order)
         s->stats.alloc++;
         pg = pop(s, order);
         if (pg == NULL)
-            pg = refill(s, node, order);
+            pg = refill_shard(s, node, order);
         lock_release(&s->lock);
     }
     if (pg == NULL)

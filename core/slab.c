@@ -112,7 +112,7 @@ static void fill_bits(struct page *pg, class_t c)
 }
 
 /* Make a slab of a run of pages. Nobody else sees it yet: no lock. Fails: false, the pages have gone back. */
-static bool dress(struct page *pg, class_t c, unsigned node)
+static bool dress_slab(struct page *pg, class_t c, unsigned node)
 {
     pg->order = size_info[c].order;
     pg->bits = words_of(c) <= INLINE_WORDS ? pg->inline_bits : meta_alloc(bits_bytes(c));
@@ -153,7 +153,7 @@ static struct page *slabs_new(const struct slabs *s, class_t c, unsigned node)
     while (pg != NULL) {
         struct page *rest = pg->npages > npages ? zone_split(pg, pg->npages - npages) : NULL;
         struct page *slab = rest != NULL ? rest : pg;
-        if (dress(slab, c, node)) {
+        if (dress_slab(slab, c, node)) {
             slab->next = list;
             list = slab;
         }

@@ -10,7 +10,7 @@
 #include "rank.h"
 #include "region.h"
 
-enum state { DIRTY, CLEAN, STATES };
+enum run_state { DIRTY, CLEAN, STATES };
 enum { RELAX_SKIP = 256 }; /* where madvise is refused, one call in so many tries again */
 enum { EXACT_BINS = 64, BINS = 192, BIN_WORDS = BINS / 64 }; /* lengths 1..64, then four bins a doubling */
 
@@ -39,14 +39,14 @@ static unsigned bin_of(size_t npages)
     return bin < BINS ? bin : BINS - 1;
 }
 
-static enum state state_of(const struct page *pg)
+static enum run_state state_of(const struct page *pg)
 {
     return pg->zeroed ? CLEAN : DIRTY;
 }
 
 static void bin_add(struct zone *z, struct page *pg)
 {
-    enum state s = state_of(pg);
+    enum run_state s = state_of(pg);
     unsigned b = bin_of(pg->npages);
     pg->prev = NULL;
     pg->next = z->bin[s][b];
@@ -59,7 +59,7 @@ static void bin_add(struct zone *z, struct page *pg)
 
 static void bin_remove(struct zone *z, struct page *pg)
 {
-    enum state s = state_of(pg);
+    enum run_state s = state_of(pg);
     unsigned b = bin_of(pg->npages);
     if (pg->next != NULL)
         pg->next->prev = pg->prev;
@@ -71,7 +71,7 @@ static void bin_remove(struct zone *z, struct page *pg)
 }
 
 /* First non-empty bin from b on, or BINS. */
-static unsigned next_bin(const struct zone *z, enum state s, unsigned b)
+static unsigned next_bin(const struct zone *z, enum run_state s, unsigned b)
 {
     for (unsigned w = b / 64; w < BIN_WORDS; w++) {
         uint64_t bits = z->used_bins[s][w];
@@ -154,7 +154,7 @@ static bool fits(const struct page *pg, size_t npages, size_t align_pages)
 }
 
 /* Smallest run that fits: exact bins hold one length each; in the others look along the list. */
-static struct page *find(const struct zone *z, enum state s, size_t npages, size_t align_pages)
+static struct page *find_run(const struct zone *z, enum run_state s, size_t npages, size_t align_pages)
 {
     for (unsigned b = next_bin(z, s, bin_of(npages)); b < BINS; b = next_bin(z, s, b + 1))
         for (struct page *pg = z->bin[s][b]; pg != NULL; pg = pg->next)
@@ -193,9 +193,9 @@ struct page *zone_try_alloc(unsigned node, size_t npages, size_t align_pages)
 {
     struct zone *z = &zones[node];
     lock_acquire(&z->lock, RANK_ZONE);
-    struct page *run = find(z, DIRTY, npages, align_pages);
+    struct page *run = find_run(z, DIRTY, npages, align_pages);
     if (run == NULL)
-        run = find(z, CLEAN, npages, align_pages);
+        run = find_run(z, CLEAN, npages, align_pages);
     struct page *pg = run == NULL ? NULL : carve(z, run, npages, align_pages);
     lock_release(&z->lock);
     return pg;
@@ -408,7 +408,7 @@ void zone_check(unsigned node)
             for (struct page *pg = z->bin[s][b]; pg != NULL; pg = pg->next) {
                 CHECK_EQ(pg->kind, PAGE_FREE);
                 CHECK_EQ(bin_of(pg->npages), b);
-                CHECK_EQ(state_of(pg), (enum state)s);
+                CHECK_EQ(state_of(pg), (enum run_state)s);
                 CHECK(run_before(pg, pg->zeroed) == NULL);
                 if (pg->npages > 1)
                     CHECK_EQ(page_after(pg, pg->npages - 1)->kind, PAGE_FREE_LAST);
