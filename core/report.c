@@ -129,6 +129,15 @@ void report_done(struct report *r)
     meta_free(r, sizeof *r);
 }
 
+/* For the two printers: a snapshot, or one line why there is none. */
+static struct report *take_or_say(void)
+{
+    struct report *r = report_take();
+    if (r == NULL)
+        fmt_message("no memory for statistics");
+    return r;
+}
+
 /* ---- for people ---- */
 
 static void row(struct fmt *f, const char *name, size_t bytes, size_t count)
@@ -201,11 +210,9 @@ void report_print(int fd)
 {
     char buf[512];
     struct fmt f = {.buf = buf, .cap = sizeof buf, .fd = fd};
-    struct report *r = report_take();
-    if (r == NULL) {
-        fmt_message("no memory for statistics");
+    struct report *r = take_or_say();
+    if (r == NULL)
         return;
-    }
     fmt_add(&f, "sheaf statistics\n");
     print_classes(&f, r);
     print_barns(&f, r);
@@ -256,11 +263,9 @@ void report_json(int fd)
 {
     char buf[512];
     struct fmt f = {.buf = buf, .cap = sizeof buf, .fd = fd};
-    struct report *r = report_take();
-    if (r == NULL) {
-        fmt_message("no memory for statistics");
+    struct report *r = take_or_say();
+    if (r == NULL)
         return;
-    }
     fmt_add(&f, "{\"sheaf\": 1,");
     json_totals(&f, r);
     fmt_add(&f, ",\n  \"classes\": [");

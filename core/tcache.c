@@ -169,18 +169,7 @@ static void give_away(struct tcache *tc, class_t c, struct sheaf *s, const char 
     drop_empty(tc, c, s);
 }
 
-/* Make a sheaf the main one, or, if somebody came in between, find it another place. */
-static void install_main(struct tcache *tc, class_t c, struct sheaf *s, const char *func)
-{
-    struct tcache_bin *b = &tc->bin[c];
-    if (LIKELY(b->main == NULL))
-        set_main(tc, c, s, s->n);
-    else if (b->spare == NULL)
-        store_release(&b->spare, s);
-    else
-        give_away(tc, c, s, func);
-}
-
+/* Make a sheaf the spare (the main) one, or, if somebody came in between, find it another place. */
 static void install_spare(struct tcache *tc, class_t c, struct sheaf *s, const char *func)
 {
     struct tcache_bin *b = &tc->bin[c];
@@ -188,6 +177,14 @@ static void install_spare(struct tcache *tc, class_t c, struct sheaf *s, const c
         store_release(&b->spare, s);
     else
         give_away(tc, c, s, func);
+}
+
+static void install_main(struct tcache *tc, class_t c, struct sheaf *s, const char *func)
+{
+    if (LIKELY(tc->bin[c].main == NULL))
+        set_main(tc, c, s, s->n);
+    else
+        install_spare(tc, c, s, func);
 }
 
 /* ---- moving objects between main and spare ---- */
