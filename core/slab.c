@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { NO_BUCKET = 0xff, LOOK_AHEAD = 32, INLINE_WORDS = 3 };
+enum { NO_BUCKET = 0xff, LOOK_AHEAD = 32, INLINE_WORDS = 2 };
 
 struct slabs {
     struct lock lock;

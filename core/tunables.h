@@ -7,6 +7,8 @@
 
 enum {
     PAGE_SHIFT = 16, /* our page: 64 KiB, so one leaf of 2^16 tags covers 4 GiB and a tag look-up is two shifts */
+    BLOCK_SHIFT = 21, /* the zone's block: 2 MiB, a huge page, 32 pages in one mask */
+    BLOCK_PAGES = 1 << (BLOCK_SHIFT - PAGE_SHIFT),
     RUN_ORDER_MAX = 3, /* pages 2^0..2^3, 64 to 512 KiB, come from the pcp */
 };
 

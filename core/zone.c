@@ -168,7 +168,7 @@ static struct page *carve(struct zone *z, struct page *run, size_t npages, size_
 {
     size_t total = run->npages, lead = lead_pages(run, align_pages);
     bool zeroed = run->zeroed;
-    uint8_t node = run->node;
+    uint16_t node = run->node;
     char *a = page_address(run);
     run_remove(z, run);
     struct page *pg = pmap_page_init(a + lead * PAGE_BYTES);
@@ -209,7 +209,7 @@ static bool add_window(unsigned node, size_t need)
     struct zone *z = &zones[node];
     lock_acquire(&z->lock, RANK_ZONE);
     struct page *pg = pmap_page_init(r->base);
-    pg->node = (uint8_t)node;
+    pg->node = (uint16_t)node;
     run_insert(z, pg, r->size >> PAGE_SHIFT, true);
     lock_release(&z->lock);
     return true;
