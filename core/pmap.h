@@ -62,6 +62,9 @@ struct page {
             uint64_t inline_bits[2];
             uint16_t nfree; /* free objects */
             uint8_t bucket; /* which list it is on */
+            uint8_t nclean; /* clean os pages of the slab */
+            uint8_t flight; /* holes of it that are being given back */
+            uint8_t epoch;  /* last sweep for holes that has looked at it */
         };
         struct { /* run, large, own: constant while the block lives, but for realloc by its owner */
             size_t usable; /* bytes: the request rounded up to os pages */

@@ -18,12 +18,14 @@
 #include "core/meta.c"
 
 #include "core/pmap.c"
+#include "core/clean.c"
 #include "core/region.c"
 
 #include "core/zone.c"
 #include "core/pcp.c"
 
 #include "core/slab.c"
+#include "core/slab_holes.c"
 #include "core/large.c"
 
 #include "core/barn.c"
