@@ -19,6 +19,7 @@
 #define CORE_PMAP_H
 
 #include "compat/os/atomic.h"
+#include "compat/os/vm.h"
 #include "size.h"
 
 enum {
@@ -67,6 +68,7 @@ struct page {
             size_t usable; /* bytes: the request rounded up to os pages */
             void *base;
             struct region *region; /* own */
+            size_t stale;          /* bytes behind the usable ones that are resident from an earlier use */
         };
         struct page *head; /* slab tail */
     };
@@ -81,8 +83,13 @@ struct block {
     uint32_t lazy;   /* of those, given back by MADV_FREE: not resident for long, not known to be zero */
     uint32_t flight; /* isolated pages that are being purged: in no list, not free */
     struct block *next, *prev;             /* list of blocks with free pages, or of free extents */
-    struct block *dirty_next, *dirty_prev; /* list of blocks with dirty pages */
-    struct block *flight_next;             /* list of blocks with pages in flight */
+    union {
+        struct {
+            struct block *dirty_next, *dirty_prev; /* list of blocks with dirty pages */
+        };
+        size_t nblocks; /* first and last block of a free extent: its length */
+    };
+    struct block *flight_next; /* list of blocks with pages in flight */
     uint32_t number;                       /* address >> BLOCK_SHIFT */
     uint16_t node;
     uint8_t list, dirty_list; /* which lists, or NO_LIST */
@@ -151,6 +158,12 @@ static inline enum page_kind page_kind(const struct page *pg)
 static inline void page_set_kind(struct page *pg, enum page_kind kind)
 {
     store_relaxed(&pg->kind, (uint8_t)kind);
+}
+
+/* What: the clean mask of a page that is wholly clean: a bit for every os page in it. */
+static inline uint16_t page_clean_all(void)
+{
+    return (uint16_t)((1u << (PAGE_BYTES / vm_page_size())) - 1);
 }
 
 /* What: first byte of a page. */

@@ -49,9 +49,14 @@ enum {
     PCP_BATCH_PAGES = 7,  /* pages taken from the zone at once for the smallest run */
     PCP_HIGH_PAGES = 32,  /* pages a shard holds before it gives back: 2 MiB */
 };
-#define ZONE_DIRTY_MIN ((size_t)16 << 20) /* free dirty bytes kept whatever the heap's size */
-#define ZONE_PURGE_RUN ((size_t)1 << 20)  /* shorter dirty runs are left for reuse, unless asked for by a trim */
+enum {
+    ZONE_HOLD_BLOCKS = 64, /* most 2 MiB blocks isolated, or runs of pages given back, under one hold of the zone lock */
+    GIVE_CAP_FLOORS = 4,   /* mixed traffic may leave so many floors dirty ... */
+    GIVE_CAP_SHARE = 4,    /* ... or one in so many of the pages that are out, until it has aged */
+};
 #define ZONE_PURGE_MAX ((size_t)32 << 20) /* bytes isolated at a time */
+#define GIVE_FLOOR ((size_t)4 << 20)      /* free dirty bytes kept whatever the heap's size: default of the option keep */
+#define GIVE_CREDIT_MAX ((size_t)64 << 20) /* bytes that regretted purges may add to it, besides an eighth of what is out */
 
 /* ---- regions (region.c, large.c) ---- */
 #define WINDOW_BYTES_MIN ((size_t)2 << 20)   /* first window */
