@@ -6,6 +6,7 @@
 #include "compat/os/vm.c"
 #include "compat/os/lock.c"
 #include "compat/os/cpu.c"
+#include "compat/os/clock.c"
 #include "compat/os/fmt.c"
 #include "compat/os/env.c"
 #include "compat/os/tls.c"
@@ -16,6 +17,7 @@
 #include "core/size.c"
 
 #include "core/meta.c"
+#include "core/pcp_tune.c"
 
 #include "core/pmap.c"
 #include "core/region.c"
