@@ -46,8 +46,20 @@ enum {
 
 /* ---- page layer (pcp.c, zone.c) ---- */
 enum {
-    PCP_BATCH_PAGES = 7,  /* pages taken from the zone at once for the smallest run */
-    PCP_HIGH_PAGES = 32,  /* pages a shard holds before it gives back: 2 MiB */
+    PCP_BATCH_PAGES = 7,      /* pages moved between a shard and the zone at a time, before traffic has shown a need ... */
+    PCP_BATCH_PAGES_MANY = 3, /* ... and where there are more than ... */
+    PCP_MANY_SHARDS = 32,     /* ... so many shards */
+    PCP_SCALE_MAX = 3,        /* doublings of a batch: 56 pages, 3.5 MiB */
+    PCP_IDLE_PAGES = 32,      /* pages all shards together keep when idle: 2 MiB */
+    PCP_BUSY_PAGES = 512,     /* pages all shards together may come to hold, 32 MiB, but at least ... */
+    PCP_HIGH_BATCHES = 4,     /* ... so many batches a shard, and at most ... */
+    PCP_HIGH_PAGES = 64,      /* ... so many pages a shard: 4 MiB, a scaled batch and one more */
+    PCP_REFILL_PAGES = 32,    /* pages of one refill: what fits a block, so that no whole block is broken for it */
+    PCP_RUN_PAGES = 128,      /* a pure run of frees so long means that a spike is over: 8 MiB */
+    PCP_RUN_AGAIN = 32,       /* the same while the last spike's memory is still being given back: 2 MiB */
+    PCP_RUN_STEP = 16,        /* and again after so many more: 1 MiB */
+    PCP_HOLD_PAGES = 8,       /* pages given back under one hold of the zone's lock: a batch, or one run of order 3 */
+    PCP_AGE_PAGES = 256,      /* pages that one look for idle shards may give back */
 };
 enum {
     ZONE_HOLD_BLOCKS = 64, /* most 2 MiB blocks isolated, or runs of pages given back, under one hold of the zone lock */

@@ -19,6 +19,7 @@
 #include "core/limit.c"
 
 #include "core/meta.c"
+#include "core/pcp_tune.c"
 
 #include "core/pmap.c"
 #include "core/region.c"
