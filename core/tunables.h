@@ -34,14 +34,18 @@ enum {
 #define CACHE_THREAD_MIN ((size_t)64 << 10) /* one thread's share, at least */
 #define BARN_BYTES_MIN ((size_t)256 << 10)  /* bytes of objects a barn keeps before traffic has shown a need */
 
-/* ---- slabs (slab.c) ---- */
+/* ---- slabs (slab.c, slab_holes.c) ---- */
 enum {
     SLAB_BUCKETS = 8,      /* lists of partial slabs by fullness */
-    SLAB_HOLD_OBJS = 128,  /* most objects moved under one hold of a list lock */
+    SLAB_HOLD_OBJS = 128,  /* most objects moved under one hold of a list lock: each may cost a cache miss, so 10-20 us */
+    SLAB_HOLD_SLABS = 128, /* most slabs taken off the lists under one hold: all that so many objects can make empty */
     SLAB_EMPTY_KEEP = 1,   /* empty slabs a class keeps ... */
     SLAB_EMPTY_SHIFT = 4,  /* ... plus one for every 2^4 slabs it has */
     SLAB_RUN_PAGES = 32,   /* most pages taken at once for slabs of one class: 2 MiB */
     SLAB_DRAIN_BYTES = 1 << 20, /* free bytes above which a mostly free class counts as draining */
+    HOLE_SCAN_SLABS = 32,  /* most slabs looked at for holes under one hold: up to 64 os pages each, 10-30 us */
+    HOLE_FLIGHT = 64,      /* most holes in flight: put back under one hold; a list in the library's data */
+    HOLE_SKIP = 16,        /* after a refused purge, one call in so many tries the class again */
 };
 
 /* ---- page layer (pcp.c, zone.c) ---- */
