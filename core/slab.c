@@ -50,14 +50,6 @@ static void fill_bits(struct page *pg, class_t c)
         pg->bits[objs / 64] = ((uint64_t)1 << (objs % 64)) - 1;
 }
 
-/* The page layer does not keep the clean masks yet: the run's own mark is all that is known. Goes when it does. */
-static void clean_from_zeroed(struct page *pg)
-{
-    clean_clear(pg, 0, clean_units(pg->npages));
-    if (pg->zeroed)
-        clean_set(pg, 0, clean_units(pg->npages));
-}
-
 /* Make a slab of a run of pages. Nobody else sees it yet: no lock. Fails: false, the pages have gone back. */
 static bool dress_slab(struct page *pg, class_t c, unsigned node)
 {
@@ -71,7 +63,6 @@ static bool dress_slab(struct page *pg, class_t c, unsigned node)
     fill_bits(pg, c);
     pg->nfree = size_info[c].objs;
     pg->bucket = NO_BUCKET;
-    clean_from_zeroed(pg);
     pg->nclean = (uint8_t)clean_count(pg);
     pg->flight = pg->epoch = 0;
     page_set_kind(pg, PAGE_SLAB);

@@ -50,12 +50,29 @@ enum {
 
 /* ---- page layer (pcp.c, zone.c) ---- */
 enum {
-    PCP_BATCH_PAGES = 7,  /* pages taken from the zone at once for the smallest run */
-    PCP_HIGH_PAGES = 32,  /* pages a shard holds before it gives back: 2 MiB */
+    PCP_BATCH_PAGES = 7,      /* pages moved between a shard and the zone at a time, before traffic has shown a need ... */
+    PCP_BATCH_PAGES_MANY = 3, /* ... and where there are more than ... */
+    PCP_MANY_SHARDS = 32,     /* ... so many shards */
+    PCP_SCALE_MAX = 3,        /* doublings of a batch: 56 pages, 3.5 MiB */
+    PCP_IDLE_PAGES = 32,      /* pages all shards together keep when idle: 2 MiB */
+    PCP_BUSY_PAGES = 512,     /* pages all shards together may come to hold, 32 MiB, but at least ... */
+    PCP_HIGH_BATCHES = 4,     /* ... so many batches a shard, and at most ... */
+    PCP_HIGH_PAGES = 64,      /* ... so many pages a shard: 4 MiB, a scaled batch and one more */
+    PCP_REFILL_PAGES = 32,    /* pages of one refill: what fits a block, so that no whole block is broken for it */
+    PCP_RUN_PAGES = 128,      /* a pure run of frees so long means that a spike is over: 8 MiB */
+    PCP_RUN_AGAIN = 32,       /* the same while the last spike's memory is still being given back: 2 MiB */
+    PCP_RUN_STEP = 16,        /* and again after so many more: 1 MiB */
+    PCP_HOLD_PAGES = 8,       /* pages given back under one hold of the zone's lock: a batch, or one run of order 3 */
+    PCP_AGE_PAGES = 256,      /* pages that one look for idle shards may give back */
 };
-#define ZONE_DIRTY_MIN ((size_t)16 << 20) /* free dirty bytes kept whatever the heap's size */
-#define ZONE_PURGE_RUN ((size_t)1 << 20)  /* shorter dirty runs are left for reuse, unless asked for by a trim */
+enum {
+    ZONE_HOLD_BLOCKS = 64, /* most 2 MiB blocks isolated, or runs of pages given back, under one hold of the zone lock */
+    GIVE_CAP_FLOORS = 4,   /* mixed traffic may leave so many floors dirty ... */
+    GIVE_CAP_SHARE = 4,    /* ... or one in so many of the pages that are out, until it has aged */
+};
 #define ZONE_PURGE_MAX ((size_t)32 << 20) /* bytes isolated at a time */
+#define GIVE_FLOOR ((size_t)4 << 20)      /* free dirty bytes kept whatever the heap's size: default of the option keep */
+#define GIVE_CREDIT_MAX ((size_t)64 << 20) /* bytes that regretted purges may add to it, besides an eighth of what is out */
 
 /* ---- regions (region.c, large.c) ---- */
 #define WINDOW_BYTES_MIN ((size_t)2 << 20)   /* first window */

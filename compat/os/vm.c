@@ -105,6 +105,11 @@ int vm_purge(void *p, size_t size)
     return ret != 0 ? ret : advise(p, vm_page_size(), MADV_DONTNEED);
 }
 
+int vm_purge_lazily(void *p, size_t size)
+{
+    return advise(p, size, MADV_FREE);
+}
+
 void *vm_remap(void *p, size_t old_size, size_t new_size)
 {
     long ret;

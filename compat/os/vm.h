@@ -41,6 +41,10 @@ int vm_purge(void *p, size_t size);
 /* What: the same without the look, for one of many ranges: vm_purge has just said 0 for the first. Cost: one madvise. */
 int vm_purge_more(void *p, size_t size);
 
+/* What: let the system take the pages of a range when it needs memory (MADV_FREE): resident until then, and of unknown
+ * contents until written. Fails: -errno. Locks: none may be held. */
+int vm_purge_lazily(void *p, size_t size);
+
 /* What: resize a mapping made by vm_map, moving it if need be. Fails: NULL and the old one is untouched. */
 void *vm_remap(void *p, size_t old_size, size_t new_size);
 
