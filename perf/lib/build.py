@@ -17,6 +17,7 @@ PROGRAMS = {
     "nothing": (["nothing.c"], []),
     "starts": (["starts.c"], []),
     "micro": (["micro/*.c"], ["-fno-builtin"]),
+    "regions": (["regions/*.c"], ["-fno-builtin"]),
     "wordcount": (["wordcount.c"], ["-fno-builtin"]),
     "libempty.so": (["libempty.c"], ["-fPIC", "-shared"]),
 }
