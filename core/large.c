@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "large.h"
 
+#include "clean.h"
 #include "compat/os/bits.h"
 #include "compat/os/vm.h"
 #include "misuse.h"
@@ -12,7 +13,7 @@
 
 static struct large_stats stats; /* relaxed counters */
 
-/* The three counters of the block's kind; they follow each other in struct large_stats. */
+/* The counters of the block's kind; they follow each other in struct large_stats. */
 static size_t *counters(const struct page *pg)
 {
     return pg->kind == PAGE_RUN ? &stats.run_bytes : pg->kind == PAGE_LARGE ? &stats.large_bytes : &stats.own_bytes;
@@ -24,6 +25,7 @@ static void account(const struct page *pg, bool in)
     add_relaxed(&sum[0], sign * pg->usable);
     add_relaxed(&sum[1], sign);
     add_relaxed(&sum[2], sign * pg->npages);
+    add_relaxed(&sum[3], sign * pg->stale);
 }
 
 static size_t os_round(size_t size)
@@ -32,17 +34,30 @@ static size_t os_round(size_t size)
     return align_up(size == 0 ? 1 : size, page);
 }
 
+/* Bytes behind the usable ones that are resident all the same, from the pages' last use. */
+static size_t stale_bytes(struct page *pg, bool zeroed)
+{
+    if (pg->kind == PAGE_RUN) {
+        unsigned used = (unsigned)(pg->usable >> clean_shift());
+        clean_clear(pg, 0, used);
+        return (size_t)(clean_units(pg->npages) - used - clean_count(pg)) << clean_shift();
+    }
+    return zeroed ? 0 : pg->npages * PAGE_BYTES - pg->usable;
+}
+
 /* Make a run of pages a block. */
 static void *dress_block(struct page *pg, enum page_kind kind, size_t size, bool zero)
 {
     void *p = page_address(pg);
-    if (zero && !pg->zeroed)
+    bool zeroed = pg->zeroed;
+    if (zero && !zeroed)
         memset(p, 0, size);
     pg->zeroed = false;
     page_set_kind(pg, kind);
     pg->usable = os_round(size);
     pg->base = p;
     pg->region = NULL;
+    pg->stale = stale_bytes(pg, zeroed);
     pmap_set_tags(pg, 1, TAG_BLOCK);
     account(pg, true);
     return p;
@@ -73,6 +88,7 @@ static void *dress_own(struct region *r, size_t usable)
     pg->usable = usable;
     pg->base = r->base;
     pg->region = r;
+    pg->stale = 0;
     pmap_set_tags(pg, 1, TAG_BLOCK);
     account(pg, true);
     return r->base;
@@ -137,7 +153,7 @@ void large_free(struct page *pg)
         pcp_free(pg, pg->order, false);
     } else {
         zone_free(pg, pg->npages, false);
-        zone_relax(node);
+        zone_relax(node, false);
     }
 }
 
@@ -151,11 +167,14 @@ static bool resize_large(struct page *pg, size_t size)
     bool shrunk = ok && os_round(size) < pg->usable; /* on purpose: give the tail back */
     if (shrunk)
         zone_shrink(pg, npages);
-    if (ok)
+    if (ok) {
         pg->usable = os_round(size);
+        size_t room = pg->npages * PAGE_BYTES - pg->usable;
+        pg->stale = pg->stale < room ? pg->stale : room;
+    }
     account(pg, true);
     if (shrunk)
-        zone_relax(pg->node);
+        zone_relax(pg->node, false);
     return ok;
 }
 
@@ -185,6 +204,7 @@ void *large_resize(struct page *pg, size_t size)
         return NULL;
     account(pg, false);
     pg->usable = os_round(size);
+    pg->stale = stale_bytes(pg, false);
     account(pg, true);
     return p;
 }

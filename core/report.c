@@ -61,7 +61,9 @@ static void snapshot_pages(struct report *r)
     for (unsigned node = 0; node < numa_count(); node++) {
         struct zone_stats z = zone_stats(node);
         r->zone_dirty += z.dirty;
+        r->zone_lazy += z.lazy;
         r->zone_clean += z.clean;
+        r->credit += z.credit;
         r->purged += z.purged;
         r->purge_calls += z.purge_calls;
         r->purge_failures += z.purge_failures;
@@ -78,6 +80,8 @@ static void snapshot_pages(struct report *r)
     r->large_count = l.large_count;
     r->run_usable = l.run_bytes;
     r->large_usable = l.large_bytes;
+    r->run_stale = l.run_stale;
+    r->large_stale = l.large_stale;
     r->pcp_bytes = pcp_stats().bytes;
 }
 
@@ -118,7 +122,7 @@ struct report *report_take(void)
     snapshot_threads(r);
     snapshot_pages(r);
     size_t named = r->small_live + r->small_cached + r->small_barn + r->small_free + r->small_waste + r->run_bytes +
-                   r->large_bytes + r->pcp_bytes + r->zone_dirty + r->zone_clean;
+                   r->large_bytes + r->pcp_bytes + r->zone_dirty + r->zone_lazy + r->zone_clean;
     r->in_transit = minus(r->window_bytes, named);
     snapshot_beside(r);
     return r;
@@ -183,6 +187,7 @@ static void print_totals(struct fmt *f, const struct report *r)
     row(f, "large blocks", r->large_bytes, r->large_count);
     row(f, "pcp lists", r->pcp_bytes, SIZE_MAX);
     row(f, "zone, dirty", r->zone_dirty, SIZE_MAX);
+    row(f, "zone, lazily given back", r->zone_lazy, SIZE_MAX);
     row(f, "zone, clean (not resident)", r->zone_clean, SIZE_MAX);
     row(f, "in transit", r->in_transit, SIZE_MAX);
     row(f, "= windows", r->window_bytes, r->window_count);
@@ -247,6 +252,7 @@ NOINLINE static void json_totals(struct fmt *f, const struct report *r)
         {"small_live", r->small_live},     {"small_cached", r->small_cached}, {"small_barn", r->small_barn},
         {"small_free", r->small_free},     {"small_waste", r->small_waste},   {"run", r->run_bytes},
         {"large", r->large_bytes},         {"pcp", r->pcp_bytes},             {"zone_dirty", r->zone_dirty},
+        {"zone_lazy", r->zone_lazy},
         {"zone_clean", r->zone_clean},     {"in_transit", r->in_transit},     {"windows", r->window_bytes},
         {"own", r->own_bytes},             {"meta", r->meta_bytes},           {"leaves", r->leaf_bytes},
         {"meta_static", r->meta_static},   {"edges", r->edges},

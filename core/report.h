@@ -29,17 +29,21 @@ struct report {
     /* Bytes; the first group adds up to window_bytes, own and meta are mapped beside it. */
     size_t small_live, small_cached, small_barn, small_free, small_waste;
     size_t run_bytes, large_bytes;       /* by pages taken */
-    size_t pcp_bytes, zone_dirty, zone_clean;
+    size_t pcp_bytes, zone_dirty, zone_lazy, zone_clean;
     size_t in_transit;                   /* window bytes in none of the above: pages that some thread is moving */
     size_t window_bytes, window_count;
     size_t own_bytes, own_count;         /* blocks with a mapping of their own */
     size_t run_count, large_count;
     size_t run_usable, large_usable;     /* by usable size */
+    size_t run_stale, large_stale;       /* resident behind the usable bytes, from an earlier use */
     size_t meta_bytes, meta_used, leaf_bytes;
     size_t meta_static;                  /* of meta_bytes: lies in the library's own data */
     size_t edges;                        /* what was mapped around windows to align them, and other small mappings */
     size_t mapped;                       /* = windows + own + meta - meta_static + leaves + edges */
-    size_t purged, purge_calls, purge_failures;
+    size_t purged, purge_calls, purge_failures, credit;
+    size_t charged, limit_refusals, limit_last; /* limit.h */
+    size_t meta_fresh, leaf_resident;    /* metadata not touched yet; what leaves cost so far */
+    size_t resident;                     /* what all of this should cost in resident memory, outside of the library's data */
     size_t threads;
     size_t slow_alloc, slow_free, swaps, refills, flushes;
     size_t foreign, wrong_size;

@@ -6,6 +6,7 @@
 #include "compat/os/vm.c"
 #include "compat/os/lock.c"
 #include "compat/os/cpu.c"
+#include "compat/os/clock.c"
 #include "compat/os/fmt.c"
 #include "compat/os/env.c"
 #include "compat/os/tls.c"
@@ -14,16 +15,22 @@
 #include "core/opt.c"
 #include "core/misuse.c"
 #include "core/size.c"
+#include "core/giveback.c"
+#include "core/limit.c"
 
 #include "core/meta.c"
+#include "core/pcp_tune.c"
 
 #include "core/pmap.c"
+#include "core/clean.c"
 #include "core/region.c"
 
 #include "core/zone.c"
+#include "core/zone_purge.c"
 #include "core/pcp.c"
 
 #include "core/slab.c"
+#include "core/slab_holes.c"
 #include "core/large.c"
 
 #include "core/barn.c"

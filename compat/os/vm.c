@@ -100,6 +100,11 @@ int vm_purge(void *p, size_t size)
     return *first == 0 ? 0 : -ENOSYS;
 }
 
+int vm_purge_lazily(void *p, size_t size)
+{
+    return advise(p, size, MADV_FREE);
+}
+
 void *vm_remap(void *p, size_t old_size, size_t new_size)
 {
     long ret;

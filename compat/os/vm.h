@@ -36,6 +36,10 @@ int vm_unmap(void *p, size_t size);
  * word: an emulator or a filter may do nothing and say yes. Fails: -errno, contents then unknown. Locks: none. */
 int vm_purge(void *p, size_t size);
 
+/* What: let the system take the pages of a range when it needs memory (MADV_FREE): resident until then, and of unknown
+ * contents until written. Fails: -errno. Locks: none may be held. */
+int vm_purge_lazily(void *p, size_t size);
+
 /* What: resize a mapping made by vm_map, moving it if need be. Fails: NULL and the old one is untouched. */
 void *vm_remap(void *p, size_t old_size, size_t new_size);
 
