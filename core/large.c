@@ -137,7 +137,7 @@ void large_free(struct page *pg)
         pcp_free(pg, pg->order, false);
     } else {
         zone_free(pg, pg->npages, false);
-        zone_relax(node);
+        zone_relax(node, false);
     }
 }
 
@@ -155,7 +155,7 @@ static bool resize_large(struct page *pg, size_t size)
         pg->usable = os_round(size);
     account(pg, true);
     if (shrunk)
-        zone_relax(pg->node);
+        zone_relax(pg->node, false);
     return ok;
 }
 

@@ -9,6 +9,7 @@
 #define CORE_REPORT_H
 
 #include "compat/os/fmt.h"
+#include "pcp.h"
 #include "size.h"
 
 struct report_class {
@@ -40,6 +41,7 @@ struct report {
     size_t edges;                        /* what was mapped around windows to align them, and other small mappings */
     size_t mapped;                       /* = windows + own + meta - meta_static + leaves + edges */
     size_t purged, purge_calls, purge_failures;
+    struct pcp_stats pcp;
     size_t threads;
     size_t slow_alloc, slow_free, swaps, refills, flushes;
     size_t foreign, wrong_size;

@@ -366,8 +366,15 @@ size_t zone_purge(unsigned node, size_t keep)
     return purge_down(node, keep >> PAGE_SHIFT, 1) << PAGE_SHIFT;
 }
 
-void zone_relax(unsigned node)
+bool zone_spiking(unsigned node)
 {
+    (void)node;
+    return false;
+}
+
+void zone_relax(unsigned node, bool pure)
+{
+    (void)pure;
     struct zone *z = &zones[node];
     size_t keep = opt.keep >> PAGE_SHIFT;
     size_t share = load_relaxed(&z->out_pages) / 4; /* racy reads: a hint when to look */

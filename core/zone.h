@@ -40,8 +40,12 @@ bool zone_grow(struct page *pg, size_t npages);
  * second. Locks: none needed. */
 struct page *zone_split(struct page *pg, size_t first_pages);
 
-/* What: purge dirty pages above the allowance. Locks: none may be held. Cost: nothing most times, else madvise. */
-void zone_relax(unsigned node);
+/* What: purge dirty pages above the allowance. `pure`: a run of frees without an allocation says that a spike is over.
+ * Locks: none may be held. Cost: nothing most times, else madvise. */
+void zone_relax(unsigned node, bool pure);
+
+/* What: is the memory of the last spike still being given back? Locks: none; PCP may be held. Cost: a load. */
+bool zone_spiking(unsigned node);
 
 /* What: purge dirty runs until at most keep bytes are dirty. Result: bytes given back. Locks: none may be held. */
 size_t zone_purge(unsigned node, size_t keep);

@@ -242,7 +242,7 @@ TEST(zone, purge_off_means_no_madvise)
     struct zone_stats before = zone_stats(NODE);
     opt.purge = OPT_PURGE_OFF;
     EXPECT_EQ(zone_purge(NODE, 0), 0);
-    zone_relax(NODE);
+    zone_relax(NODE, false);
     opt.purge = OPT_PURGE_ON;
     struct zone_stats after = zone_stats(NODE);
     EXPECT_EQ(after.dirty, before.dirty);
@@ -262,12 +262,12 @@ TEST(zone, relax_purges_above_the_allowance_only)
     struct page *rest = zone_split(pg, 100);
     size_t purged = zone_stats(NODE).purged;
     zone_free(pg, 100, false);
-    zone_relax(NODE);
+    zone_relax(NODE, false);
     EXPECT_EQ(zone_stats(NODE).purged, purged);
     zone_free(rest, 1100, false);
     size_t share = zone_stats(NODE).out / 4, allowed = opt.keep > share ? opt.keep : share;
     EXPECT(zone_stats(NODE).dirty > allowed);
-    zone_relax(NODE);
+    zone_relax(NODE, false);
     EXPECT(zone_stats(NODE).dirty <= allowed);
     EXPECT(zone_stats(NODE).dirty > 0);
     opt.keep = keep;
