@@ -12,6 +12,8 @@
 #include "rank.h"
 #include "zone.h"
 
+_Static_assert((int)PCP_HOLD_PAGES <= (int)ZONE_HOLD_BLOCKS, "a chunk of single pages is one zone_free_list");
+
 struct shard {
     struct lock lock;
     struct pcp_tune tune; /* everything here, but for the two busy counters: PCP lock */
@@ -100,30 +102,18 @@ static void take_off(struct shard *s, struct page *pg, unsigned order)
 
 /* ---- from the zone ---- */
 
-static struct page *ask_zone(struct shard *s, unsigned node, size_t npages)
-{
-    struct page *pg = zone_try_alloc(node, npages, 1);
-    s->refill_holds++;
-    if (pg != NULL)
-        s->refill_pages += npages;
-    return pg;
-}
-
-/* A run of as many pages as the tuning says, cut up; all but the first piece stay here. Where the zone has none so long, the
- * one that is wanted. */
+/* A run of as many pages as the tuning says, or as the zone has in one piece, cut up; all but the first piece stay here. */
 static struct page *refill_locked(struct shard *s, unsigned node, unsigned order)
 {
-    size_t npages = (size_t)1 << order, want = nr_pcp_alloc(&limits, &s->tune, (unsigned)s->count, order);
-    struct page *pg = ask_zone(s, node, want);
-    if (pg == NULL && want > npages) {
-        s->tune.alloc_factor = 0;
-        pg = ask_zone(s, node, npages);
-    }
+    size_t npages = (size_t)1 << order;
+    struct page *pg = zone_try_alloc_some(node, order, nr_pcp_alloc(&limits, &s->tune, (unsigned)s->count, order));
+    s->refill_holds++;
     if (pg == NULL) {
         s->refill_fail++;
         return NULL;
     }
     s->refill++;
+    s->refill_pages += pg->npages;
     while (pg->npages > npages)
         push(s, zone_split(pg, pg->npages - npages), order);
     return pg;
@@ -168,31 +158,23 @@ static struct page *oldest_run(const struct shard *s, unsigned first)
     return s->oldest[order];
 }
 
-/* Runs for one hold of the zone's lock, linked by next. */
+/* Runs of one node for one hold of its zone's lock, linked by next. */
 static struct page *take_chunk(struct shard *s, unsigned first, size_t keep)
 {
     struct page *list = NULL;
     size_t moved = 0;
     while (s->count > keep) {
         struct page *pg = oldest_run(s, first);
-        if (moved > 0 && moved + pg->npages > PCP_HOLD_PAGES)
+        if (list != NULL && (moved + pg->npages > PCP_HOLD_PAGES || pg->node != list->node))
             break;
         take_off(s, pg, pg->order);
         moved += pg->npages;
         pg->next = list;
         list = pg;
     }
+    s->drain_holds++;
+    s->drain_pages += moved;
     return list;
-}
-
-static void free_chunk(struct shard *s, struct page *pg)
-{
-    for (struct page *next; pg != NULL; pg = next) {
-        next = pg->next;
-        s->drain_holds++;
-        s->drain_pages += pg->npages;
-        zone_free(pg, pg->npages, pg->zeroed);
-    }
 }
 
 /* Give back so many pages, in whole runs. */
@@ -203,7 +185,7 @@ static void drain_locked(struct shard *s, unsigned first, size_t pages)
         return;
     s->drain++;
     while (s->count > keep)
-        free_chunk(s, take_chunk(s, first, keep));
+        zone_free_list(take_chunk(s, first, keep));
 }
 
 static void empty_locked(struct shard *s)

@@ -62,11 +62,15 @@ struct page {
             uint64_t inline_bits[2];
             uint16_t nfree; /* free objects */
             uint8_t bucket; /* which list it is on */
+            uint8_t nclean; /* clean os pages of the slab */
+            uint8_t flight; /* holes of it that are being given back */
+            uint8_t epoch;  /* last sweep for holes that has looked at it */
         };
         struct { /* run, large, own: constant while the block lives, but for realloc by its owner */
             size_t usable; /* bytes: the request rounded up to os pages */
             void *base;
             struct region *region; /* own */
+            size_t stale;          /* bytes behind the usable ones that are resident from an earlier use */
         };
         struct page *head; /* slab tail */
     };
@@ -81,8 +85,13 @@ struct block {
     uint32_t lazy;   /* of those, given back by MADV_FREE: not resident for long, not known to be zero */
     uint32_t flight; /* isolated pages that are being purged: in no list, not free */
     struct block *next, *prev;             /* list of blocks with free pages, or of free extents */
-    struct block *dirty_next, *dirty_prev; /* list of blocks with dirty pages */
-    struct block *flight_next;             /* list of blocks with pages in flight */
+    union {
+        struct {
+            struct block *dirty_next, *dirty_prev; /* list of blocks with dirty pages */
+        };
+        size_t nblocks; /* first and last block of a free extent: its length */
+    };
+    struct block *flight_next; /* list of blocks with pages in flight */
     uint32_t number;                       /* address >> BLOCK_SHIFT */
     uint16_t node;
     uint8_t list, dirty_list; /* which lists, or NO_LIST */

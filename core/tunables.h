@@ -24,6 +24,8 @@ enum {
     SHEAF_OBJS_USUAL = 128,       /* ... so many; classes above 512 bytes hold so many instead, but ... */
     SHEAF_BYTES_MAX = 256 << 10,  /* ... never more bytes than this: 8 objects of the largest class */
     GROW_VISITS = 4,           /* barn visits after which a class doubles its capacity */
+    AGE_STEPS_MAX = 8,         /* periods of decay_ms that are made up for at once */
+    AGE_TICKS = 64,            /* slow calls of a thread between two looks at the clock */
     IDLE_SCAN = 2048,          /* slow calls of a thread between two looks for idle classes */
     BARN_FULL_MIN = 10,        /* full sheaves a barn keeps before traffic has shown a need */
     BARN_LIMIT_MAX = 32,       /* times the two minima a barn may come to keep */
@@ -34,14 +36,18 @@ enum {
 #define CACHE_THREAD_MIN ((size_t)64 << 10) /* one thread's share, at least */
 #define BARN_BYTES_MIN ((size_t)256 << 10)  /* bytes of objects a barn keeps before traffic has shown a need */
 
-/* ---- slabs (slab.c) ---- */
+/* ---- slabs (slab.c, slab_holes.c) ---- */
 enum {
     SLAB_BUCKETS = 8,      /* lists of partial slabs by fullness */
-    SLAB_HOLD_OBJS = 128,  /* most objects moved under one hold of a list lock */
+    SLAB_HOLD_OBJS = 128,  /* most objects moved under one hold of a list lock: each may cost a cache miss, so 10-20 us */
+    SLAB_HOLD_SLABS = 128, /* most slabs taken off the lists under one hold: all that so many objects can make empty */
     SLAB_EMPTY_KEEP = 1,   /* empty slabs a class keeps ... */
     SLAB_EMPTY_SHIFT = 4,  /* ... plus one for every 2^4 slabs it has */
     SLAB_RUN_PAGES = 32,   /* most pages taken at once for slabs of one class: 2 MiB */
     SLAB_DRAIN_BYTES = 1 << 20, /* free bytes above which a mostly free class counts as draining */
+    HOLE_SCAN_SLABS = 32,  /* most slabs looked at for holes under one hold: up to 64 os pages each, 10-30 us */
+    HOLE_FLIGHT = 64,      /* most holes in flight: put back under one hold; a list in the library's data */
+    HOLE_SKIP = 16,        /* after a refused purge, one call in so many tries the class again */
 };
 
 /* ---- page layer (pcp.c, zone.c) ---- */
@@ -61,9 +67,15 @@ enum {
     PCP_HOLD_PAGES = 8,       /* pages given back under one hold of the zone's lock: a batch, or one run of order 3 */
     PCP_AGE_PAGES = 256,      /* pages that one look for idle shards may give back */
 };
-#define ZONE_DIRTY_MIN ((size_t)16 << 20) /* free dirty bytes kept whatever the heap's size */
-#define ZONE_PURGE_RUN ((size_t)1 << 20)  /* shorter dirty runs are left for reuse, unless asked for by a trim */
+enum {
+    ZONE_HOLD_BLOCKS = 64, /* most 2 MiB blocks isolated, or runs of pages given back, under one hold of the zone lock */
+    GIVE_CAP_FLOORS = 4,   /* mixed traffic may leave so many floors dirty ... */
+    GIVE_CAP_SHARE = 4,    /* ... or one in so many of the pages that are out, until it has aged */
+};
 #define ZONE_PURGE_MAX ((size_t)32 << 20) /* bytes isolated at a time */
+#define SPIKE_HOLE_BYTES ((size_t)64 << 20) /* of holes given back at once by the free that ends a spike */
+#define GIVE_FLOOR ((size_t)4 << 20)      /* free dirty bytes kept whatever the heap's size: default of the option keep */
+#define GIVE_CREDIT_MAX ((size_t)64 << 20) /* bytes that regretted purges may add to it, besides an eighth of what is out */
 
 /* ---- regions (region.c, large.c) ---- */
 #define WINDOW_BYTES_MIN ((size_t)2 << 20)   /* first window */

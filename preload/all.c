@@ -15,23 +15,29 @@
 #include "core/opt.c"
 #include "core/misuse.c"
 #include "core/size.c"
+#include "core/giveback.c"
+#include "core/limit.c"
 
 #include "core/meta.c"
 #include "core/pcp_tune.c"
 
 #include "core/pmap.c"
+#include "core/clean.c"
 #include "core/region.c"
 
 #include "core/zone.c"
+#include "core/zone_purge.c"
 #include "core/pcp.c"
 
 #include "core/slab.c"
+#include "core/slab_holes.c"
 #include "core/large.c"
 
 #include "core/barn.c"
 #include "core/tcache.c"
 
 #include "core/libc.c"
+#include "core/reclaim.c"
 #include "core/report.c"
 #include "core/alloc.c"
 #include "core/life.c"
