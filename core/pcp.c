@@ -12,6 +12,8 @@
 #include "rank.h"
 #include "zone.h"
 
+_Static_assert((int)PCP_HOLD_PAGES <= (int)ZONE_HOLD_BLOCKS, "a chunk of single pages is one zone_free_list");
+
 struct shard {
     struct lock lock;
     struct pcp_tune tune; /* everything here, but for the two busy counters: PCP lock */
@@ -100,21 +102,20 @@ static void take_off(struct shard *s, struct page *pg, unsigned order)
 
 /* ---- from the zone ---- */
 
-/* A run of up to as many pages as the tuning says, cut up; all but the first piece stay here. */
+/* A run of as many pages as the tuning says, or as the zone has in one piece, cut up; all but the first piece stay here. */
 static struct page *refill_locked(struct shard *s, unsigned node, unsigned order)
 {
-    unsigned want = nr_pcp_alloc(&limits, &s->tune, (unsigned)s->count, order);
-    struct page *pg = zone_try_alloc_some(node, order, want);
+    size_t npages = (size_t)1 << order;
+    struct page *pg = zone_try_alloc_some(node, order, nr_pcp_alloc(&limits, &s->tune, (unsigned)s->count, order));
     s->refill_holds++;
     if (pg == NULL) {
-        s->tune.alloc_factor = 0;
         s->refill_fail++;
         return NULL;
     }
     s->refill++;
     s->refill_pages += pg->npages;
-    while (pg->npages > (size_t)1 << order)
-        push(s, zone_split(pg, pg->npages - ((size_t)1 << order)), order);
+    while (pg->npages > npages)
+        push(s, zone_split(pg, pg->npages - npages), order);
     return pg;
 }
 
@@ -157,29 +158,23 @@ static struct page *oldest_run(const struct shard *s, unsigned first)
     return s->oldest[order];
 }
 
-/* Runs for one hold of the zone's lock, linked by next. */
+/* Runs of one node for one hold of its zone's lock, linked by next. */
 static struct page *take_chunk(struct shard *s, unsigned first, size_t keep)
 {
     struct page *list = NULL;
     size_t moved = 0;
     while (s->count > keep) {
         struct page *pg = oldest_run(s, first);
-        if (moved > 0 && moved + pg->npages > PCP_HOLD_PAGES)
+        if (list != NULL && (moved + pg->npages > PCP_HOLD_PAGES || pg->node != list->node))
             break;
         take_off(s, pg, pg->order);
         moved += pg->npages;
         pg->next = list;
         list = pg;
     }
-    return list;
-}
-
-static void free_chunk(struct shard *s, struct page *list)
-{
     s->drain_holds++;
-    for (const struct page *pg = list; pg != NULL; pg = pg->next)
-        s->drain_pages += pg->npages;
-    zone_free_list(list);
+    s->drain_pages += moved;
+    return list;
 }
 
 /* Give back so many pages, in whole runs. */
@@ -190,7 +185,7 @@ static void drain_locked(struct shard *s, unsigned first, size_t pages)
         return;
     s->drain++;
     while (s->count > keep)
-        free_chunk(s, take_chunk(s, first, keep));
+        zone_free_list(take_chunk(s, first, keep));
 }
 
 static void empty_locked(struct shard *s)

@@ -54,8 +54,6 @@ void pcp_age(unsigned steps);
 
 /* What: empty all shards into the zones. Locks: none may be held. */
 void pcp_drain(void);
-bool pcp_spike_over(void);
-void pcp_age(unsigned steps);
 
 struct pcp_stats {
     size_t bytes, resident;     /* on the lists; without os pages that cost no memory */
