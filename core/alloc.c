@@ -242,6 +242,7 @@ bool alloc_trim(size_t keep)
             tcache_adopt(c);
             barn_flush(c, node, "malloc_trim");
             slab_trim(c, node);
+            given += slab_holes(c, node, SIZE_MAX);
         }
     pcp_drain();
     for (unsigned node = 0; node < numa_count(); node++)

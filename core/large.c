@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "large.h"
 
+#include "clean.h"
 #include "compat/os/bits.h"
 #include "compat/os/vm.h"
 #include "misuse.h"
@@ -33,25 +34,14 @@ static size_t os_round(size_t size)
     return align_up(size == 0 ? 1 : size, page);
 }
 
-/* Bytes of a page run that are resident, by the clean masks of its pages, once its first `usable` bytes are written:
- * those need no mask any longer. */
-static size_t touch_run(struct page *pg, size_t usable)
-{
-    size_t os_page = vm_page_size(), resident = 0;
-    for (struct page *p = pg; p < pg + pg->npages; p++) {
-        size_t part = usable < PAGE_BYTES ? usable : PAGE_BYTES;
-        p->clean &= (uint16_t)~((1u << part / os_page) - 1);
-        resident += PAGE_BYTES - (size_t)__builtin_popcount(p->clean) * os_page;
-        usable -= part;
-    }
-    return resident;
-}
-
 /* Bytes behind the usable ones that are resident all the same, from the pages' last use. */
 static size_t stale_bytes(struct page *pg, bool zeroed)
 {
-    if (pg->kind == PAGE_RUN)
-        return touch_run(pg, pg->usable) - pg->usable;
+    if (pg->kind == PAGE_RUN) {
+        unsigned used = (unsigned)(pg->usable >> clean_shift());
+        clean_clear(pg, 0, used);
+        return (size_t)(clean_units(pg->npages) - used - clean_count(pg)) << clean_shift();
+    }
     return zeroed ? 0 : pg->npages * PAGE_BYTES - pg->usable;
 }
 

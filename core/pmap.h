@@ -19,7 +19,6 @@
 #define CORE_PMAP_H
 
 #include "compat/os/atomic.h"
-#include "compat/os/vm.h"
 #include "size.h"
 
 enum {
@@ -63,6 +62,9 @@ struct page {
             uint64_t inline_bits[2];
             uint16_t nfree; /* free objects */
             uint8_t bucket; /* which list it is on */
+            uint8_t nclean; /* clean os pages of the slab */
+            uint8_t flight; /* holes of it that are being given back */
+            uint8_t epoch;  /* last sweep for holes that has looked at it */
         };
         struct { /* run, large, own: constant while the block lives, but for realloc by its owner */
             size_t usable; /* bytes: the request rounded up to os pages */
@@ -158,12 +160,6 @@ static inline enum page_kind page_kind(const struct page *pg)
 static inline void page_set_kind(struct page *pg, enum page_kind kind)
 {
     store_relaxed(&pg->kind, (uint8_t)kind);
-}
-
-/* What: the clean mask of a page that is wholly clean: a bit for every os page in it. */
-static inline uint16_t page_clean_all(void)
-{
-    return (uint16_t)((1u << (PAGE_BYTES / vm_page_size())) - 1);
 }
 
 /* What: first byte of a page. */

@@ -34,20 +34,36 @@ enum {
 #define CACHE_THREAD_MIN ((size_t)64 << 10) /* one thread's share, at least */
 #define BARN_BYTES_MIN ((size_t)256 << 10)  /* bytes of objects a barn keeps before traffic has shown a need */
 
-/* ---- slabs (slab.c) ---- */
+/* ---- slabs (slab.c, slab_holes.c) ---- */
 enum {
     SLAB_BUCKETS = 8,      /* lists of partial slabs by fullness */
-    SLAB_HOLD_OBJS = 128,  /* most objects moved under one hold of a list lock */
+    SLAB_HOLD_OBJS = 128,  /* most objects moved under one hold of a list lock: each may cost a cache miss, so 10-20 us */
+    SLAB_HOLD_SLABS = 128, /* most slabs taken off the lists under one hold: all that so many objects can make empty */
     SLAB_EMPTY_KEEP = 1,   /* empty slabs a class keeps ... */
     SLAB_EMPTY_SHIFT = 4,  /* ... plus one for every 2^4 slabs it has */
     SLAB_RUN_PAGES = 32,   /* most pages taken at once for slabs of one class: 2 MiB */
     SLAB_DRAIN_BYTES = 1 << 20, /* free bytes above which a mostly free class counts as draining */
+    HOLE_SCAN_SLABS = 32,  /* most slabs looked at for holes under one hold: up to 64 os pages each, 10-30 us */
+    HOLE_FLIGHT = 64,      /* most holes in flight: put back under one hold; a list in the library's data */
+    HOLE_SKIP = 16,        /* after a refused purge, one call in so many tries the class again */
 };
 
 /* ---- page layer (pcp.c, zone.c) ---- */
 enum {
-    PCP_BATCH_PAGES = 7,  /* pages taken from the zone at once for the smallest run */
-    PCP_HIGH_PAGES = 32,  /* pages a shard holds before it gives back: 2 MiB */
+    PCP_BATCH_PAGES = 7,      /* pages moved between a shard and the zone at a time, before traffic has shown a need ... */
+    PCP_BATCH_PAGES_MANY = 3, /* ... and where there are more than ... */
+    PCP_MANY_SHARDS = 32,     /* ... so many shards */
+    PCP_SCALE_MAX = 3,        /* doublings of a batch: 56 pages, 3.5 MiB */
+    PCP_IDLE_PAGES = 32,      /* pages all shards together keep when idle: 2 MiB */
+    PCP_BUSY_PAGES = 512,     /* pages all shards together may come to hold, 32 MiB, but at least ... */
+    PCP_HIGH_BATCHES = 4,     /* ... so many batches a shard, and at most ... */
+    PCP_HIGH_PAGES = 64,      /* ... so many pages a shard: 4 MiB, a scaled batch and one more */
+    PCP_REFILL_PAGES = 32,    /* pages of one refill: what fits a block, so that no whole block is broken for it */
+    PCP_RUN_PAGES = 128,      /* a pure run of frees so long means that a spike is over: 8 MiB */
+    PCP_RUN_AGAIN = 32,       /* the same while the last spike's memory is still being given back: 2 MiB */
+    PCP_RUN_STEP = 16,        /* and again after so many more: 1 MiB */
+    PCP_HOLD_PAGES = 8,       /* pages given back under one hold of the zone's lock: a batch, or one run of order 3 */
+    PCP_AGE_PAGES = 256,      /* pages that one look for idle shards may give back */
 };
 enum {
     ZONE_HOLD_BLOCKS = 64, /* most 2 MiB blocks isolated, or runs of pages given back, under one hold of the zone lock */

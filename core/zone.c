@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "zone.h"
 
+#include "clean.h"
 #include "compat/os/clock.h"
 #include "compat/os/numa.h"
 #include "compat/os/vm.h"
@@ -414,7 +415,7 @@ static struct page *dress_run(const struct zone *z, char *a, size_t npages, bool
 static void set_clean(struct page *pg, unsigned first, unsigned npages, uint32_t clean)
 {
     for (unsigned i = 0; i < npages; i++)
-        pg[i].clean = (clean >> (first + i) & 1) != 0 ? page_clean_all() : 0;
+        pg[i].clean = (clean >> (first + i) & 1) != 0 ? clean_all() : 0;
 }
 
 /* Pages were taken that are not resident: was that a regret? */

@@ -19,8 +19,10 @@
 #include "core/limit.c"
 
 #include "core/meta.c"
+#include "core/pcp_tune.c"
 
 #include "core/pmap.c"
+#include "core/clean.c"
 #include "core/region.c"
 
 #include "core/zone.c"
@@ -28,6 +30,7 @@
 #include "core/pcp.c"
 
 #include "core/slab.c"
+#include "core/slab_holes.c"
 #include "core/large.c"
 
 #include "core/barn.c"

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "compat/os/vm.h"
+#include "core/clean.h"
 #include "core/opt.h"
 #include "core/region.h"
 #include "core/zone.h"
@@ -249,7 +250,7 @@ TEST(zone, a_batch_is_what_the_dirty_piece_offers)
     EXPECT(more != NULL && more->npages % 2 == 0 && more->npages <= 7);
     EXPECT_EQ(page_address(more)[0], 0);
     for (unsigned i = 0; i < more->npages; i++)
-        EXPECT_EQ(more[i].clean, more->zeroed ? page_clean_all() : more[i].clean);
+        EXPECT_EQ(more[i].clean, more->zeroed ? clean_all() : more[i].clean);
     zone_free(some, some->npages, false);
     zone_free(more, more->npages, more->zeroed);
     zone_check(NODE);
