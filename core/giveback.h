@@ -10,7 +10,7 @@
  * was missed to the credit, at most doubling it between two purges, so a program that swings by a steady amount is
  * purged a few times and then no more. The credit halves with every decay_ms without a regret.
  *   INV-GIVE-1 credit <= GIVE_CREDIT_MAX + an eighth of what is out, wherever it is used.
- *   INV-GIVE-2 a purge on behalf of RUN leaves at most floor + credit pages dirty.
+ *   INV-GIVE-2 a purge on behalf of RUN leaves at most floor + credit pages dirty; no cause leaves less.
  * Locks: the state belongs to a zone, under its lock. Source of the idea: hysteresis by what is missed, and the least
  * level of an epoch as the measure of what is idle, are ours; the pure run is from Linux's discussion of pcp free_count.
  */
@@ -27,7 +27,7 @@ struct giveback {
     size_t gone;         /* pages purged lately and not wanted since */
     size_t low;          /* least dirty pages since the epoch began */
     uint64_t purged_ms;  /* the last purge */
-    uint64_t credit_ms;  /* when the credit was last raised or halved */
+    uint64_t credit_ms;  /* when the credit was last raised, and whole decay_ms on from there */
     uint64_t epoch_ms;   /* when the epoch began; 0: never yet */
     bool spiking;        /* a pure run has been purged and not been regretted */
 };
