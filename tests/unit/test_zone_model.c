@@ -312,6 +312,12 @@ static void hold(struct held *h, struct page *pg, uint64_t *seed, uint64_t id)
         mark(h, id);
 }
 
+/* Would the hard limit refuse so many pages? */
+static bool limited(size_t pages)
+{
+    return opt.hard_limit != 0 && limit_stats().charged + pages * PAGE_BYTES > opt.hard_limit;
+}
+
 /* A request without a new window: it fails only where nothing fits, and takes what the header promises. */
 static void step_try(struct held *h, uint64_t *seed, uint64_t id)
 {
@@ -322,11 +328,11 @@ static void step_try(struct held *h, uint64_t *seed, uint64_t id)
         size_t nblocks = (npages + BLOCK_PAGES - 1) / BLOCK_PAGES;
         bool fits = look_for_blocks(nblocks, align <= BLOCK_PAGES ? 1 : align / BLOCK_PAGES);
         pg = zone_try_alloc(NODE, npages, align);
-        MUST(pg != NULL || !fits);
+        MUST(pg != NULL || !fits || limited(npages));
     } else {
         struct view v = look_for_piece(order);
         pg = zone_try_alloc(NODE, npages, align);
-        MUST((pg != NULL) == v.fits);
+        MUST((pg != NULL) == v.fits || (pg == NULL && limited(npages)));
         if (pg != NULL && npages == (size_t)1 << order && v.dirty_fits) {
             MUST(common_state(page_address(pg), npages) == DIRTY); /* dirty ones first, of the fullest block */
             MUST(in_use_beside(page_address(pg)) / 4 == v.fullest_dirty / 4);
@@ -341,14 +347,27 @@ static void step_try(struct held *h, uint64_t *seed, uint64_t id)
     hold(h, pg, seed, id);
 }
 
+static void all_dirty_are(enum state s)
+{
+    for (unsigned l = 0; l < model.leaves; l++)
+        for (unsigned i = 0; i < LEAF_PAGES; i++)
+            if (model.leaf[l].page[i] == DIRTY)
+                model.leaf[l].page[i] = (unsigned char)s;
+}
+
 static void step_alloc(struct held *h, uint64_t *seed, uint64_t id)
 {
     size_t npages = any_length(seed), align = (size_t)1 << (unit_below(seed, 12) == 0 ? unit_below(seed, 11) : 0);
+    size_t purged = zone_stats(NODE).purged;
     struct page *pg = zone_alloc(NODE, npages, align);
-    if (pg == NULL)
-        return;
+    if (zone_stats(NODE).purged != purged) /* where there is no space, or a limit, all dirty pages go first */
+        all_dirty_are(opt.madv_free ? LAZY : CLEAN);
     size_t windows = model.windows;
-    learn(); /* the run lies in what may be a new window: there it is OUT already, and was clean */
+    learn(); /* the run may lie in a new window: there it is OUT already, and was clean */
+    if (pg == NULL) {
+        MUST(zone_stats(NODE).dirty == 0);
+        return;
+    }
     if (model.windows != windows)
         for (size_t i = 0; i < npages; i++) {
             char *a = page_address(pg) + i * PAGE_BYTES;
@@ -366,7 +385,7 @@ static void step_some(struct held *h, uint64_t *seed, uint64_t id)
     size_t npages = ((size_t)1 << order) + unit_below(seed, BLOCK_PAGES - ((size_t)1 << order) + 1);
     struct view v = look_for_piece(order);
     struct page *pg = zone_try_alloc_some(NODE, order, npages);
-    MUST((pg != NULL) == v.fits);
+    MUST((pg != NULL) == v.fits || (pg == NULL && limited(npages)));
     if (pg == NULL)
         return;
     MUST(pg->npages <= npages && pg->npages % (1u << order) == 0 && pg->npages > 0);
@@ -430,9 +449,10 @@ static void step_grow(struct held *h, uint64_t *seed, uint64_t id)
     size_t more = 1 + unit_below(seed, unit_below(seed, 2) == 0 ? 4 : 100);
     char *after = page_address(h->pg) + h->npages * PAGE_BYTES;
     bool room = is_free(after, more), zeroed = h->pg->zeroed && common_state(after, more) == CLEAN;
-    MUST(zone_grow(h->pg, h->npages + more) == room);
+    bool grown = zone_grow(h->pg, h->npages + more);
+    MUST(grown == room || (!grown && limited(count_state(after, more, CLEAN) + count_state(after, more, LAZY))));
     MUST(intact(h));
-    if (!room)
+    if (!grown)
         return;
     MUST(h->pg->npages == h->npages + more && h->pg->zeroed == zeroed);
     gave(after, more, OUT);
@@ -581,4 +601,16 @@ TEST(zone_model, random_trace_with_lazy_purges)
 TEST(zone_model, random_trace_over_a_leaf_border)
 {
     trace((struct trace){.seed = 5, .steps = 800, .held_most = 3000, .border = true});
+}
+
+/* Windows of less than 8 MiB begin at any page, so that neighbours share blocks. */
+TEST(zone_model, random_trace_in_small_windows)
+{
+    trace((struct trace){.seed = 6, .steps = 1000, .held_most = 4000, .room = 48 << 20});
+    trace((struct trace){.seed = 7, .steps = 1000, .held_most = 4000, .room = 24 << 20, .madv_free = true});
+}
+
+TEST(zone_model, random_trace_within_a_hard_limit)
+{
+    trace((struct trace){.seed = 8, .steps = 1000, .held_most = 4000, .hard_limit = 30 << 20});
 }
