@@ -28,7 +28,7 @@ struct giveback {
     size_t gone;         /* pages purged lately and not wanted since */
     size_t low;          /* least dirty pages since the epoch began */
     uint64_t purged_ms;  /* the last purge */
-    uint64_t credit_ms;  /* when the credit was last raised or halved */
+    uint64_t credit_ms;  /* when the credit was last raised, and whole decay_ms on from there */
     uint64_t epoch_ms;   /* when the epoch began; 0: never yet */
     bool spiking;        /* a pure run has been purged and not been regretted */
 };

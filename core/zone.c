@@ -138,15 +138,19 @@ static bool in_extent(const struct zone *z, const struct block *b, enum extent_s
     return b != NULL && b->free == BLOCK_ALL && &zones[b->node] == z && extent_state_of(b) == s;
 }
 
-/* The first block of the extent that holds b. Only its ends know its length, so from inside walk down to the first, which
- * is on a list. Blocks are taken from an extent's start or end mostly. */
+/* The first block of the extent that holds b. Only its ends know its length, so from inside walk both ways at once, until
+ * the first, which is on a list, or the last is met. Blocks are taken from an extent's start or end, or a request's length
+ * from its end, so this takes no more steps than the request has blocks, however long the extent is. */
 static struct block *extent_first(const struct zone *z, struct block *b)
 {
-    if (b->list == NO_LIST && !in_extent(z, block_at(b, 1), extent_state_of(b)))
-        return block_at(b, 1 - (ptrdiff_t)b->nblocks);
-    while (b->list == NO_LIST)
-        b = block_at(b, -1);
-    return b;
+    struct block *down = b, *up = b, *after;
+    while (down->list == NO_LIST) {
+        if (!in_extent(z, after = block_at(up, 1), extent_state_of(up)))
+            return block_at(up, 1 - (ptrdiff_t)up->nblocks);
+        up = after;
+        down = block_at(down, -1);
+    }
+    return down;
 }
 
 /* Enter nblocks wholly free blocks of one state as an extent, with the neighbours of that state. */
@@ -489,7 +493,8 @@ static unsigned piece_order(size_t npages, size_t align_pages)
     return order > align ? order : align;
 }
 
-struct page *zone_try_alloc(unsigned node, size_t npages, size_t align_pages)
+/* Result as zone_try_alloc; *refused: there are pages, and the hard limit is in the way. */
+static struct page *try_alloc(unsigned node, size_t npages, size_t align_pages, bool *refused)
 {
     struct zone *z = &zones[node];
     unsigned order = piece_order(npages, align_pages);
@@ -500,8 +505,15 @@ struct page *zone_try_alloc(unsigned node, size_t npages, size_t align_pages)
     else if ((a = find_dirty(z, order, npages)) == NULL)
         a = find_free(z, order);
     struct page *pg = a == NULL ? NULL : take_run(z, a, npages);
+    *refused = a != NULL && pg == NULL;
     lock_release(&z->lock);
     return pg;
+}
+
+struct page *zone_try_alloc(unsigned node, size_t npages, size_t align_pages)
+{
+    bool refused;
+    return try_alloc(node, npages, align_pages, &refused);
 }
 
 /* How many pages of the wanted ones a piece at a offers: as many as follow it in its state. */
@@ -563,11 +575,11 @@ struct page *zone_alloc(unsigned node, size_t npages, size_t align_pages)
     if (UNLIKELY(npages > (size_t)UINT32_MAX >> 1))
         return NULL;
     for (;;) {
-        size_t refusals = limit_stats().refusals;
-        struct page *pg = zone_try_alloc(node, npages, align_pages);
+        bool refused;
+        struct page *pg = try_alloc(node, npages, align_pages, &refused);
         if (pg != NULL)
             return pg;
-        if (limit_stats().refusals == refusals && add_window(node, window_need(npages, align_pages)))
+        if (!refused && add_window(node, window_need(npages, align_pages)))
             continue;
         /* No address space left, or a limit: purged pages join clean neighbours, and are no longer charged. */
         if (zone_purge(node, 0) == 0)
@@ -626,9 +638,12 @@ bool zone_grow(struct page *pg, size_t npages)
     char *after = page_address(pg) + pg->npages * PAGE_BYTES;
     size_t more = npages - pg->npages;
     lock_acquire(&z->lock, RANK_ZONE);
-    bool ok = range_is_free(z, after, more) && limit_charge(range_fresh(after, more) * PAGE_BYTES);
+    bool ok = range_is_free(z, after, more);
+    size_t fresh = ok ? range_fresh(after, more) : 0;
+    ok = ok && limit_charge(fresh * PAGE_BYTES);
     if (ok) {
-        range_take(z, after, more);
+        note_fresh(z, fresh);
+        pg->zeroed = range_take(z, after, more) && pg->zeroed;
         pg->npages = (uint32_t)npages;
     }
     lock_release(&z->lock);

@@ -70,6 +70,10 @@ void unit_fork_handlers(void);
  * thread's hook first: a shim of the program, in the middle of a purge. */
 extern __thread void (*unit_madvise_hook)(void);
 
+/* What: the suite's madvise fails from now on: the k-th call, or all from the k-th on, by errno `answer`; -1: it says 0 and
+ * does nothing. k 0: none. Result: how many calls there were since the last time. */
+long unit_madvise_fails(long k, bool forever, int answer);
+
 /* ---- threads ---- */
 
 enum { UNIT_THREADS = 4 };
