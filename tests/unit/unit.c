@@ -179,11 +179,17 @@ void unit_fork_handlers(void)
 }
 
 __thread void (*unit_madvise_hook)(void);
+__thread int unit_madvise_error;
 
 int madvise(void *p, size_t size, int advice)
 {
     if (unit_madvise_hook != NULL)
         unit_madvise_hook();
+    if (unit_madvise_error != 0) {
+        errno = unit_madvise_error;
+        unit_madvise_error = 0;
+        return -1;
+    }
     long ret = sys_call3(SYS_madvise, (long)p, (long)size, advice);
     if (ret < 0)
         errno = (int)-ret;
