@@ -192,7 +192,7 @@ TEST(slab_sweep, a_slab_with_holes_in_flight_is_not_retired)
 }
 
 /* The end of a slab that no object reaches may be a hole without objects: it holds its slab all the same. */
-enum { C20K = SIZE_CLASSES - 3, WASTE = (256 << 10) - 12 * 20480 };
+enum { C20K = SIZE_CLASSES - 4, WASTE = (256 << 10) - 12 * 20480 };
 static void *large[12];
 
 static void free_the_rest(void)
@@ -272,37 +272,47 @@ static void refuse(void)
         unit_madvise_error = EPERM;
 }
 
-static void refuse_the_kth(void)
+/* A sweep whose k-th madvise is refused; then one that is not. Result: was there a k-th? */
+static bool refuse_the_kth(unsigned slabs, unsigned k, size_t all)
 {
-    size_t all = 0, given;
-    unsigned passed = 0;
+    make_holes(slabs);
+    calls = 0;
+    refuse_at = k;
+    struct slab_stats before = slab_stats(C, NODE);
+    size_t given = slab_holes(C, NODE, SIZE_MAX);
+    struct slab_stats s = slab_stats(C, NODE);
+    unsigned made = calls;
+    bool refused = k <= made;
+    MUST(s.clean - before.clean == given && s.free_objs == before.free_objs);
+    MUST(s.hole_failures - before.hole_failures == refused);
+    MUST((given < all) == refused);
+    expect_whole();
+    for (int i = 0; refused && i < HOLE_SKIP; i++)
+        MUST(slab_holes(C, NODE, SIZE_MAX) == 0 && calls == made); /* remembered for a while */
+    MUST(given + slab_holes(C, NODE, SIZE_MAX) == all);
+    free_all();
+    return refused;
+}
+
+static void refuse_each(void)
+{
+    make_holes(SLABS);
+    size_t all = slab_holes(C, NODE, SIZE_MAX);
+    free_all();
+    MUST(all > 0 && all % SLABS == 0);
     unit_madvise_hook = refuse;
-    for (unsigned k = 0; !passed; k++) { /* k = 0: no refusal */
-        make_holes(SLABS);
-        calls = 0;
-        refuse_at = k;
-        struct slab_stats before = slab_stats(C, NODE);
-        given = slab_holes(C, NODE, SIZE_MAX);
-        struct slab_stats s = slab_stats(C, NODE);
-        unsigned made = calls;
-        MUST(s.clean - before.clean == given && s.free_objs == before.free_objs);
-        expect_whole();
-        if (k == 0)
-            all = given;
-        passed = k > made;
-        MUST(s.hole_failures - before.hole_failures == (k != 0 && !passed));
-        for (int i = 0; k != 0 && !passed && i < HOLE_SKIP; i++)
-            MUST(slab_holes(C, NODE, SIZE_MAX) == 0 && calls == made); /* remembered for a while */
-        MUST(given + slab_holes(C, NODE, SIZE_MAX) == all);
-        MUST((given < all) == (k != 0 && !passed));
-        free_all();
-    }
-    MUST(all > 0 && calls >= SLABS);
+    unsigned k = 1;
+    while (refuse_the_kth(4, k, all / SLABS * 4))
+        k++;
+    MUST(k > 4);
+    for (k = HOLE_SCAN_SLABS - 3; refuse_the_kth(SLABS, k, all); k += 37) /* in the second batch, too */
+        ;
+    MUST(k > HOLE_SCAN_SLABS);
 }
 
 TEST(slab_sweep, a_refused_purge_ends_the_sweep_and_breaks_nothing)
 {
-    alone(refuse_the_kth);
+    alone(refuse_each);
 }
 
 static void sweep_without_purge(void *arg)
@@ -427,7 +437,8 @@ TEST(slab_sweep, a_fork_inside_the_purge_goes_on_on_both_sides)
 
 /* ---- threads: nothing is handed out while it is being zeroed ---- */
 
-static uint32_t done, steps, lost, sweeps;
+enum { SWEEPS = 15 };
+static uint32_t stop, steps, lost, sweeps;
 
 static void user(unsigned thread)
 {
@@ -435,7 +446,7 @@ static void user(unsigned thread)
     static __thread void *mine[MINE];
     uint64_t seed = thread + 200;
     memset(mine, 0, sizeof mine);
-    for (uint32_t step = 0; step < 3000 && load_relaxed(&lost) == 0; step++) {
+    while (load_relaxed(&stop) == 0) {
         unsigned i = (unsigned)unit_below(&seed, MINE);
         if (mine[i] == NULL) {
             mark(mine[i] = take(), i << 8 | thread);
@@ -450,13 +461,12 @@ static void user(unsigned thread)
     for (unsigned i = 0; i < MINE; i++)
         if (mine[i] != NULL)
             give(mine[i]);
-    add_relaxed(&done, 1);
 }
 
 /* In the middle of a purge: the others get time for some steps. */
 static void let_others_run(void)
 {
-    for (uint32_t from = load_relaxed(&steps); load_relaxed(&done) == 0 && load_relaxed(&steps) - from < 40;)
+    for (uint32_t from = load_relaxed(&steps); load_relaxed(&steps) - from < 6;)
         sched_yield();
 }
 
@@ -467,17 +477,18 @@ static void sweep_or_use(unsigned thread)
         return;
     }
     unit_madvise_hook = let_others_run;
-    while (load_relaxed(&done) < UNIT_THREADS - 1) {
+    while (sweeps < SWEEPS && load_relaxed(&lost) == 0) {
         sweeps += slab_holes(C, NODE, SIZE_MAX) > 0;
         sched_yield();
     }
     unit_madvise_hook = NULL;
+    store_relaxed(&stop, 1);
 }
 
 static void sweep_beside_users(void)
 {
     unit_fresh();
-    done = steps = lost = sweeps = 0;
+    stop = steps = lost = sweeps = 0;
     unit_threads(UNIT_THREADS, sweep_or_use);
 }
 
@@ -486,14 +497,14 @@ TEST(slab_sweep, objects_in_use_are_never_zeroed)
 {
     sweep_beside_users();
     EXPECT_EQ(lost, 0);
-    EXPECT(sweeps > 0);
+    EXPECT_EQ(sweeps, SWEEPS);
     nothing_is_left();
 }
 
 static void users_in_child(void)
 {
     sweep_beside_users();
-    MUST(lost == 0 && sweeps > 0);
+    MUST(lost == 0 && sweeps == SWEEPS);
     nothing_is_left();
 }
 
