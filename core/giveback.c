@@ -50,6 +50,8 @@ static size_t keep_aged(struct giveback *g, const struct give_view *v, size_t ba
 size_t giveback_keep(struct giveback *g, enum give_cause cause, const struct give_view *v)
 {
     age_credit(g, v);
+    if (!lately(g, v))
+        g->spiking = false;
     size_t base = v->floor + min_pages(g->credit, credit_limit(v)); /* INV-GIVE-1 */
     if (cause == GIVE_RUN)
         return base; /* INV-GIVE-2 */

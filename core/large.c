@@ -4,6 +4,7 @@
 #include "clean.h"
 #include "compat/os/bits.h"
 #include "compat/os/vm.h"
+#include "limit.h"
 #include "misuse.h"
 #include "pcp.h"
 #include "region.h"
@@ -108,7 +109,11 @@ static struct region *undress_own(struct page *pg)
 static void *alloc_own(size_t size, size_t align)
 {
     size_t page = vm_page_size(), bytes = os_round(size < PAGE_BYTES ? PAGE_BYTES : size);
+    if (!limit_charge(bytes))
+        return NULL;
     struct region *r = region_map_large(bytes, align < page ? page : align);
+    if (r == NULL)
+        limit_uncharge(bytes);
     return r == NULL ? NULL : dress_own(r, os_round(size));
 }
 
@@ -143,6 +148,7 @@ void large_free(struct page *pg)
     unsigned node = pg->node;
     if (pg->kind == PAGE_OWN) {
         struct region *r = undress_own(pg);
+        limit_uncharge(r->size);
         if (region_unmap_large(r) != 0) /* too many mappings: address space is lost, and stays in the account */
             vm_purge(r->base, r->size);
         return;
@@ -181,11 +187,13 @@ static bool resize_large(struct page *pg, size_t size)
 /* Resize an own mapping, which may move it; its descriptor moves with it. */
 static void *resize_own(struct page *pg, size_t size)
 {
-    size_t new_size = os_round(size), usable = pg->usable;
-    if (size <= LARGE_OWN_BYTES / 2)
+    size_t new_size = os_round(size), usable = pg->usable, old_size = pg->region->size;
+    if (size <= LARGE_OWN_BYTES / 2 || (new_size > old_size && !limit_charge(new_size - old_size)))
         return NULL;
     struct region *r = undress_own(pg); /* pg may be another block's from here on */
-    bool ok = new_size == r->size || region_remap_large(r, new_size);
+    bool ok = new_size == old_size || region_remap_large(r, new_size);
+    if (ok == (new_size < old_size)) /* shrunk, or not grown */
+        limit_uncharge(ok ? old_size - new_size : new_size - old_size);
     if (!pmap_cover(r->base, PAGE_BYTES)) /* moved, and no memory for a leaf: usable, but free will call it foreign */
         return r->base;
     pmap_cover(r->base, r->size); /* the other leaves only serve messages */

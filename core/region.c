@@ -98,7 +98,7 @@ struct region *region_map_window(size_t need)
     if (r == NULL)
         vm_unmap(p, size + slack);
     else if (opt.thp != OPT_THP_AUTO)
-        vm_huge_pages(base, size, opt.thp == OPT_THP_ALWAYS);
+        vm_huge_pages(base, size, opt.thp == OPT_THP_ALWAYS); /* whole windows: a flag on a part would split the mapping */
     return r;
 }
 
@@ -110,6 +110,8 @@ struct region *region_map_large(size_t size, size_t align)
     struct region *r = pmap_cover(p, size) ? add(REGION_LARGE, p, size) : NULL;
     if (r == NULL)
         vm_unmap(p, size);
+    else if (opt.thp != OPT_THP_AUTO || opt.purge == OPT_PURGE_ON) /* purge:off means no madvise unless it is asked for */
+        vm_huge_pages(p, size, opt.thp != OPT_THP_NEVER);
     return r;
 }
 

@@ -32,10 +32,14 @@ static void snapshot_class(struct report *r, class_t c, size_t cached)
         struct barn_stats b = barn_stats(c, node);
         rc->slabs += s.slabs;
         rc->free += s.free_objs;
+        rc->clean += s.clean;
         rc->refills += s.refills;
         rc->flushed += s.flushed_objs;
         rc->slab_locks += s.lock_acquired;
         rc->slab_waits += s.lock_contended;
+        r->hole_bytes += s.hole_bytes;
+        r->hole_calls += s.hole_calls;
+        r->hole_failures += s.hole_failures;
         rc->barn += b.objs;
         rc->barn_full += b.full;
         rc->barn_limit += b.limit;
@@ -54,6 +58,7 @@ static void snapshot_class(struct report *r, class_t c, size_t cached)
     r->small_barn += rc->barn * rc->size;
     r->small_free += rc->free * rc->size;
     r->small_waste += rc->waste;
+    r->small_clean += rc->clean;
 }
 
 static void snapshot_pages(struct report *r)
@@ -154,13 +159,14 @@ static void row(struct fmt *f, const char *name, size_t bytes, size_t count)
 
 static void print_classes(struct fmt *f, const struct report *r)
 {
-    fmt_add(f, "%8s %8s %10s %10s %10s %10s %10s %10s %10s %10s\n", "size", "slabs", "live", "cached", "in barns",
-            "free", "waste B", "barn lock", "slab lock", "waits");
+    fmt_add(f, "%8s %8s %10s %10s %10s %10s %10s %10s %10s %10s %10s\n", "size", "slabs", "live", "cached", "in barns",
+            "free", "waste B", "clean B", "barn lock", "slab lock", "waits");
     for (class_t c = 0; c < SIZE_CLASSES; c++) {
         const struct report_class *k = &r->classes[c];
         if (k->slabs != 0)
-            fmt_add(f, "%8zu %8zu %10zu %10zu %10zu %10zu %10zu %10zu %10zu %10zu\n", k->size, k->slabs, k->live,
-                    k->cached, k->barn, k->free, k->waste, k->barn_locks, k->slab_locks, k->barn_waits + k->slab_waits);
+            fmt_add(f, "%8zu %8zu %10zu %10zu %10zu %10zu %10zu %10zu %10zu %10zu %10zu\n", k->size, k->slabs, k->live,
+                    k->cached, k->barn, k->free, k->waste, k->clean, k->barn_locks, k->slab_locks,
+                    k->barn_waits + k->slab_waits);
     }
 }
 
@@ -191,6 +197,7 @@ static void print_totals(struct fmt *f, const struct report *r)
     row(f, "zone, clean (not resident)", r->zone_clean, SIZE_MAX);
     row(f, "in transit", r->in_transit, SIZE_MAX);
     row(f, "= windows", r->window_bytes, r->window_count);
+    row(f, "in slabs, clean (not resident)", r->small_clean, SIZE_MAX);
     fmt_add(f, "beside them\n");
     row(f, "blocks with their own mapping", r->own_bytes, r->own_count);
     row(f, "metadata", r->meta_bytes - r->meta_static, SIZE_MAX);
@@ -199,6 +206,7 @@ static void print_totals(struct fmt *f, const struct report *r)
     row(f, "= mapped, with the windows", r->mapped, SIZE_MAX);
     row(f, "metadata in the library's data", r->meta_static, SIZE_MAX);
     row(f, "purged so far", r->purged, r->purge_calls);
+    row(f, "holes in slabs given back so far", r->hole_bytes, r->hole_calls);
     fmt_add(f, "slow calls: malloc %zu, free %zu; swaps %zu, refills %zu, flushes %zu\n", r->slow_alloc, r->slow_free,
             r->swaps, r->refills, r->flushes);
     fmt_add(f, "foreign pointers %zu, wrong sizes %zu\n", r->foreign, r->wrong_size);
@@ -235,10 +243,10 @@ NOINLINE static void json_class(struct fmt *f, const struct report_class *k, con
 {
     fmt_add(f,
             "%s\n    {\"size\": %zu, \"slabs\": %zu, \"objs\": %zu, \"live\": %zu, \"cached\": %zu, \"barn\": %zu, "
-            "\"free\": %zu, \"waste_bytes\": %zu, \"barn_locks\": %zu, \"barn_waits\": %zu, \"slab_locks\": %zu, "
+            "\"free\": %zu, \"waste_bytes\": %zu, \"clean_bytes\": %zu, \"barn_locks\": %zu, \"barn_waits\": %zu, \"slab_locks\": %zu, "
             "\"slab_waits\": %zu, \"barn_full\": %zu, \"barn_limit\": %zu, \"barn_get\": %zu, \"barn_get_fail\": %zu, "
             "\"barn_put\": %zu, \"barn_put_fail\": %zu, \"refills\": %zu, \"flushed\": %zu}",
-            sep, k->size, k->slabs, k->objs, k->live, k->cached, k->barn, k->free, k->waste, k->barn_locks,
+            sep, k->size, k->slabs, k->objs, k->live, k->cached, k->barn, k->free, k->waste, k->clean, k->barn_locks,
             k->barn_waits, k->slab_locks, k->slab_waits, k->barn_full, k->barn_limit, k->barn_get, k->barn_get_fail,
             k->barn_put, k->barn_put_fail, k->refills, k->flushed);
 }
@@ -260,6 +268,8 @@ NOINLINE static void json_totals(struct fmt *f, const struct report *r)
         {"threads", r->threads},           {"slow_alloc", r->slow_alloc},     {"slow_free", r->slow_free},
         {"swaps", r->swaps},               {"refills", r->refills},           {"flushes", r->flushes},
         {"foreign", r->foreign},           {"wrong_size", r->wrong_size},
+        {"small_clean", r->small_clean},   {"hole_bytes", r->hole_bytes},     {"hole_calls", r->hole_calls},
+        {"hole_failures", r->hole_failures},
     };
     for (size_t i = 0; i < sizeof v / sizeof *v; i++)
         fmt_add(f, "%s\n  \"%s\": %zu", i == 0 ? "" : ",", v[i].name, v[i].value);

@@ -249,17 +249,21 @@ static bool scan_locked(struct sweep *w)
     return true;
 }
 
-/* Give the holes in flight back to the system, in order, up to the first refusal. No lock held. Result: how many. */
+/* The one place that gives a hole back to the system; the first of a batch is looked at. */
+static bool purge_hole(const struct hole *h, bool look)
+{
+    char *p = page_address(h->slab) + ((size_t)h->first << clean_shift());
+    size_t size = (size_t)h->count << clean_shift();
+    return (look ? vm_purge(p, size) : vm_purge_more(p, size)) == 0;
+}
+
+/* Give the holes in flight back, in order, up to the first refusal. No lock held. Result: how many. */
 static unsigned purge_flight(struct sweep *w)
 {
-    unsigned shift = clean_shift();
-    for (unsigned i = 0; i < flight.n; i++) {
-        const struct hole *h = &flight.hole[i];
-        if (vm_purge(page_address(h->slab) + ((size_t)h->first << shift), (size_t)h->count << shift) != 0)
-            return i;
-        w->given += (size_t)h->dirty << shift;
-    }
-    return flight.n;
+    unsigned i = 0;
+    for (; i < flight.n && purge_hole(&flight.hole[i], i == 0); i++)
+        w->given += (size_t)flight.hole[i].dirty << clean_shift();
+    return i;
 }
 
 /* Result: false, the sweep is over. */

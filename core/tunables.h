@@ -24,6 +24,8 @@ enum {
     SHEAF_OBJS_USUAL = 128,       /* ... so many; classes above 512 bytes hold so many instead, but ... */
     SHEAF_BYTES_MAX = 256 << 10,  /* ... never more bytes than this: 8 objects of the largest class */
     GROW_VISITS = 4,           /* barn visits after which a class doubles its capacity */
+    AGE_STEPS_MAX = 8,         /* periods of decay_ms that are made up for at once */
+    AGE_TICKS = 64,            /* slow calls of a thread between two looks at the clock */
     IDLE_SCAN = 2048,          /* slow calls of a thread between two looks for idle classes */
     BARN_FULL_MIN = 10,        /* full sheaves a barn keeps before traffic has shown a need */
     BARN_LIMIT_MAX = 32,       /* times the two minima a barn may come to keep */
@@ -71,6 +73,7 @@ enum {
     GIVE_CAP_SHARE = 4,    /* ... or one in so many of the pages that are out, until it has aged */
 };
 #define ZONE_PURGE_MAX ((size_t)32 << 20) /* bytes isolated at a time */
+#define SPIKE_HOLE_BYTES ((size_t)64 << 20) /* of holes given back at once by the free that ends a spike */
 #define GIVE_FLOOR ((size_t)4 << 20)      /* free dirty bytes kept whatever the heap's size: default of the option keep */
 #define GIVE_CREDIT_MAX ((size_t)64 << 20) /* bytes that regretted purges may add to it, besides an eighth of what is out */
 

@@ -204,6 +204,7 @@ static size_t pages_to_keep(struct zone *z, bool run, uint64_t now)
         size_t aged = giveback_keep(&z->give, GIVE_AGE, &v), cap = giveback_keep(&z->give, GIVE_CAP, &v);
         keep = aged < cap ? aged : cap;
     }
+    store_relaxed(&z->spiking, z->give.spiking);
     lock_release(&z->lock);
     return keep;
 }
@@ -211,7 +212,8 @@ static size_t pages_to_keep(struct zone *z, bool run, uint64_t now)
 void zone_relax(unsigned node, bool run)
 {
     struct zone *z = &zones[node];
-    if (LIKELY(load_relaxed(&z->dirty_pages) <= opt.keep >> PAGE_SHIFT) || opt.purge == OPT_PURGE_OFF)
+    bool little = load_relaxed(&z->dirty_pages) <= opt.keep >> PAGE_SHIFT;
+    if (LIKELY(little && load_relaxed(&z->spiking) == 0) || opt.purge == OPT_PURGE_OFF)
         return;
     uint32_t skip = load_relaxed(&z->relax_skip);
     if (skip > 0) {

@@ -37,6 +37,7 @@
 #include "core/tcache.c"
 
 #include "core/libc.c"
+#include "core/reclaim.c"
 #include "core/report.c"
 #include "core/alloc.c"
 #include "core/life.c"

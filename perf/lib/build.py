@@ -18,6 +18,7 @@ PROGRAMS = {
     "starts": (["starts.c"], []),
     "micro": ([f"micro/{n}.c" for n in ("micro", "pairs", "batch", "replace", "grow", "aligned", "large", "prodcons",
                                         "churn")], ["-fno-builtin"]),
+    "regions": (["regions/*.c"], ["-fno-builtin"]),
     "wordcount": (["wordcount.c"], ["-fno-builtin"]),
     "libempty.so": (["libempty.c"], ["-fPIC", "-shared"]),
 } | {f"gb_{n}": ([f"micro/gb_{n}.c"], ["-fno-builtin"])
