@@ -74,7 +74,8 @@ static uint64_t thread_switches(void)
 /* The clock is read last at the start and first at the end. */
 static struct probe probe_start(void)
 {
-    struct probe p = {.switches = thread_switches(), .probes = ++probes};
+    struct probe p = {.switches = thread_switches()};
+    p.probes = ++probes;
     p.ns = thread_cpu_ns();
     return p;
 }
