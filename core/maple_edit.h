@@ -38,7 +38,8 @@ struct maple_edit {
     unsigned from, to; /* entries [from, to) of the leaf are replaced; SPANNING: from in its first leaf, to in its last */
     unsigned k;        /* by these: what is left of the first one, the entry, what is left of the last one */
     struct maple_item put[3];
-    struct maple_path path; /* to first */
+    struct maple_node *beside; /* SPANNING: the next leaf, if all that changes is where it begins */
+    struct maple_path path;    /* to first */
 };
 
 /* maple_frame.c */
@@ -85,6 +86,8 @@ void maple_set_root(struct maple *m, struct maple_node *n, unsigned height);
 uintptr_t maple_node_gap(const struct maple *m, struct maple_node *n, unsigned level, uintptr_t min, uintptr_t max);
 /* What: carry the gap of the path's node of this level up as far as it matters. */
 void maple_raise_gap(struct maple *m, struct maple_path *path, unsigned level);
+/* What: the same, if the longest gap of the path's leaf is known to be this. */
+void maple_set_gap(struct maple_path *path, uintptr_t gap);
 /* What: maple_gap, with the lock held. */
 int maple_gap_locked(const struct maple *m, const struct maple_want *w, uintptr_t *first);
 

@@ -38,17 +38,35 @@ uintptr_t maple_node_gap(const struct maple *m, struct maple_node *n, unsigned l
     return level == 0 ? leaf_gap(n, min, max) : arange_gap(n);
 }
 
+/* The node of this level has another longest gap. Above, it matters if it is longer than all there, or was the longest. */
+static void raise_from(struct maple_path *path, unsigned level, uintptr_t gap)
+{
+    for (; level + 1 < path->height; level++) {
+        struct maple_step *up = &path->step[level + 1];
+        uintptr_t *kept = &up->node->arange.gap[up->offset], old = *kept;
+        if (gap == old)
+            return;
+        maple_put(kept, gap);
+        if (level + 2 == path->height)
+            return;
+        uintptr_t above = up[1].node->arange.gap[up[1].offset];
+        if (gap < above && old < above)
+            return;
+        if (gap < above)
+            gap = arange_gap(up->node);
+    }
+}
+
+void maple_set_gap(struct maple_path *path, uintptr_t gap)
+{
+    raise_from(path, 0, gap);
+}
+
 void maple_raise_gap(struct maple *m, struct maple_path *path, unsigned level)
 {
-    if (!m->gaps)
-        return;
-    for (; level + 1 < path->height; level++) {
-        struct maple_step *s = &path->step[level], *up = s + 1;
-        uintptr_t gap = maple_node_gap(m, s->node, level, s->min, s->max);
-        if (up->node->arange.gap[up->offset] == gap)
-            return;
-        maple_put(&up->node->arange.gap[up->offset], gap);
-    }
+    struct maple_step *s = &path->step[level];
+    if (m->gaps && level + 1 < path->height)
+        raise_from(path, level, maple_node_gap(m, s->node, level, s->min, s->max));
 }
 
 /* ---- finding a place ---- */

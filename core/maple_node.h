@@ -85,25 +85,36 @@ static inline struct maple_node *maple_root(uintptr_t root)
 
 /* ---- searching: the offset is the number of pivots below index, within the slots whatever they hold ---- */
 
-#define BELOW(i) ((unsigned)(maple_get(&p[i]) < index))
+#define COUNT(i) offset += maple_get(&p[i]) < index
 
 HOT_INLINE unsigned maple_range_offset(const struct maple_node *n, uintptr_t index)
 {
     const uintptr_t *p = n->range.pivot;
-    unsigned half = BELOW(7) * 8;
-    p += half;
-    return half + BELOW(0) + BELOW(1) + BELOW(2) + BELOW(3) + BELOW(4) + BELOW(5) + BELOW(6);
+    size_t offset = (size_t)(maple_get(&p[7]) < index) * 8;
+    p += offset;
+    COUNT(0);
+    COUNT(1);
+    COUNT(2);
+    COUNT(3);
+    COUNT(4);
+    COUNT(5);
+    COUNT(6);
+    return (unsigned)offset;
 }
 
 HOT_INLINE unsigned maple_arange_offset(const struct maple_node *n, uintptr_t index)
 {
     const uintptr_t *p = n->arange.pivot;
-    unsigned half = BELOW(4) * 5;
-    p += half;
-    return half + BELOW(0) + BELOW(1) + BELOW(2) + BELOW(3);
+    size_t offset = (size_t)(maple_get(&p[4]) < index) * 5;
+    p += offset;
+    COUNT(0);
+    COUNT(1);
+    COUNT(2);
+    COUNT(3);
+    return (unsigned)offset;
 }
 
-#undef BELOW
+#undef COUNT
 
 HOT_INLINE unsigned maple_offset(const struct maple_node *n, enum maple_kind kind, uintptr_t index)
 {

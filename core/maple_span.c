@@ -4,6 +4,9 @@
  * Level by level from the leaves, what is left of the left node, what is new and what is left of the right node are dealt
  * out to one, two or three nodes; whatever lay between is cut off. Where the ways meet, the new nodes replace the old, and
  * it goes on as a split, if at all. Nodes that came out too small are put right last (maple_rebalance), which takes none.
+ *
+ * What is most frequent, by far, has a short way: the last range of a leaf is erased, and its numbers go to the gap with
+ * which the next leaf begins or now begins. Only the border between the two leaves moves.
  */
 #include "maple_edit.h"
 
@@ -79,9 +82,50 @@ static unsigned count_need(const struct maple *m, const struct maple_edit *e, co
     return need + maple_split_need(m, left, level, (unsigned)left->step[level].node->count - (to - from) + k);
 }
 
+/* Can the next leaf, of the same parent, take the gap, and can this one spare it? */
+static bool plan_border(const struct maple *m, struct maple_edit *e)
+{
+    const struct maple_step *leaf = &e->path.step[0], *up = leaf + 1;
+    if (e->entry != NULL || e->end != leaf->max || e->path.height < 2 || up->offset + 1 == up->node->count)
+        return false;
+    struct maple_node *next = maple_slot_array(up->node, maple_kind(m, 1))[up->offset + 1];
+    bool begins = next->range.slot[0] == NULL;
+    if (e->from + e->k < RANGE_MIN || next->count + !begins > RANGE_SLOTS)
+        return false;
+    e->type = MAPLE_SPANNING;
+    e->beside = next;
+    e->to = begins;
+    e->last = leaf->max;
+    if (begins)
+        e->last = maple_last_of(next, MAPLE_RANGE, 0, maple_last_of(up->node, maple_kind(m, 1), up->offset + 1, up->max));
+    return true;
+}
+
+static void move_border(struct maple *m, struct maple_edit *e)
+{
+    struct maple_path *path = &e->path;
+    struct maple_step *leaf = &path->step[0], *up = leaf + 1;
+    struct maple_item gap = {.last = leaf->max};
+    if (e->to == 0)
+        maple_splice(e->beside, MAPLE_RANGE, maple_last_of(up->node, maple_kind(m, 1), up->offset + 1, up->max), 0, 0,
+                     &gap, 1);
+    leaf->max = e->first - 1;
+    maple_splice(leaf->node, MAPLE_RANGE, leaf->max, e->from, (unsigned)leaf->node->count, e->put, e->k);
+    maple_put(&maple_pivots(up->node)[up->offset], leaf->max);
+    if (!m->gaps)
+        return;
+    maple_raise_gap(m, path, 0);
+    *leaf = (struct maple_step){.node = e->beside, .min = e->first,
+                                .max = maple_last_of(up->node, MAPLE_ARANGE, up->offset + 1, up->max)};
+    up->offset++;
+    maple_raise_gap(m, path, 0);
+}
+
 void maple_span_plan(const struct maple *m, struct maple_edit *e)
 {
     struct maple_path right;
+    if (plan_border(m, e))
+        return;
     unsigned to = right_way(m, e, &right);
     unsigned at = e->k++; /* the entry; its end is known below */
     cut_right(e, &right.step[0], to);
@@ -127,6 +171,10 @@ void maple_span(struct maple *m, struct maple_edit *e)
 {
     struct maple_path *left = &e->path, right;
     unsigned level = 0, k = e->k, from = e->from, to = e->to;
+    if (e->beside != NULL) {
+        move_border(m, e);
+        return;
+    }
     maple_path_to(m, e->last, &right); /* the last leaf either way: of the number behind, a gap at its start was taken in */
     if (to == 0)
         maple_path_to(m, e->last + 1, &right);

@@ -63,6 +63,7 @@ static enum maple_write classify(const struct maple_edit *e, const struct maple_
 static void plan_leaf(const struct maple *m, struct maple_edit *e)
 {
     const struct maple_step *leaf = &e->path.step[0];
+    e->beside = NULL;
     cut_left(e, leaf);
     if (e->end > leaf->max || (e->end == leaf->max && e->entry == NULL && e->end != UINTPTR_MAX)) {
         maple_span_plan(m, e);
@@ -155,8 +156,8 @@ static void leaf_gap_changed(struct maple *m, struct maple_edit *e, uintptr_t re
 {
     struct maple_step *up = &e->path.step[1];
     uintptr_t *gap = &up->node->arange.gap[up->offset];
-    if (e->entry == NULL && e->last - e->first + 1 > *gap)
-        maple_raise_gap(m, &e->path, 0);
+    if (e->entry == NULL && e->last - e->first + 1 >= *gap)
+        maple_set_gap(&e->path, e->last - e->first + 1);
     else if (removed >= *gap)
         maple_raise_gap(m, &e->path, 0);
 }

@@ -10,6 +10,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 PERF = os.path.dirname(HERE)
+TOP = os.path.dirname(PERF)
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]
 # name -> (sources under perf/, further flags); Makefile.am says the same.
 PROGRAMS = {
@@ -18,6 +19,9 @@ PROGRAMS = {
     "starts": (["starts.c"], []),
     "micro": (["micro/*.c"], ["-fno-builtin"]),
     "wordcount": (["wordcount.c"], ["-fno-builtin"]),
+    "maple_bench": (["maple_*.c"] + ["../core/maple_*.c", "../core/dbg.c", "../compat/os/fmt.c", "../compat/os/lock.c"],
+                    ["-D_GNU_SOURCE=", "-DSHEAF_DEBUG=0", "-fvisibility=hidden", "-iquote", TOP, "-iquote",
+                     os.path.join(TOP, "core"), "-iquote", os.path.join(TOP, "compat", "os")]),
     "libempty.so": (["libempty.c"], ["-fPIC", "-shared"]),
 }
 _made = {}
@@ -52,9 +56,8 @@ def _compile(name):
 def program(name):
     """The path of one of PROGRAMS. $SHEAF_PERF_BIN, then perf/ of the source and of a build tree, then the compiler."""
     if name not in _made:
-        top = os.path.dirname(PERF)
         dirs = [os.environ.get("SHEAF_PERF_BIN"), PERF, os.path.join(os.getcwd(), "perf"),
-                os.path.join(top, "build", "perf")]
+                os.path.join(TOP, "build", "perf")]
         files = [os.path.join(d, f) for d in dirs if d for f in (name, os.path.join(name, name))]
         found = [f for f in files if os.path.isfile(f) and os.access(f, os.X_OK)]
         _made[name] = found[0] if found else _compile(name)
