@@ -11,18 +11,28 @@
 #include "life.h"
 #include "misuse.h"
 #include "opt.h"
-#include "pcp.h"
+#include "reclaim.h"
 #include "slab.h"
-#include "zone.h"
 
 #include <string.h>
 
 enum { ALIGN_MAX_SHIFT = 47 }; /* no address has more bits */
 
+/* Where there is no memory, what caches hold is given back first, and asked for once more. */
 static void *small_alloc(class_t c)
 {
     void *p = sheaf_pop(&tcache_self()->top[c]);
-    return p != NULL ? p : tcache_alloc_slow(c);
+    if (p == NULL)
+        p = tcache_alloc_slow(c);
+    return p != NULL || !reclaim_for_need() ? p : tcache_alloc_slow(c);
+}
+
+static void *big_alloc(size_t size, size_t align, bool zero)
+{
+    if (size > PTRDIFF_MAX)
+        return NULL;
+    void *p = large_alloc(numa_current(), size, align, zero);
+    return p != NULL || !reclaim_for_need() ? p : large_alloc(numa_current(), size, align, zero);
 }
 
 /* A free by one of our own calls: the hit path's push first. */
@@ -39,10 +49,8 @@ void *alloc_slow(size_t size)
         return libc_calls.malloc(size);
     life_start();
     if (LIKELY(size <= SIZE_SMALL_MAX))
-        return tcache_alloc_slow(size_to_class(size));
-    if (size > PTRDIFF_MAX)
-        return NULL;
-    return large_alloc(numa_current(), size, 1, false);
+        return small_alloc(size_to_class(size));
+    return big_alloc(size, 1, false);
 }
 
 /* A pointer whose tag says nothing: NULL, the C library's, ours but wrong, or a stranger's. */
@@ -62,15 +70,14 @@ void alloc_free_slow(void *p, const char *func)
         return;
     unsigned tag = pmap_tag(p);
     class_t c = tag_class(tag);
-    if (LIKELY(tag != 0 && c < SIZE_CLASSES)) {
+    struct page *pg;
+    if (LIKELY(tag != 0 && c < SIZE_CLASSES))
         tcache_free_slow(c, p, func);
-        return;
-    }
-    struct page *pg = tag == 0 ? NULL : large_page(p);
-    if (LIKELY(pg != NULL))
+    else if (LIKELY(tag != 0 && (pg = large_page(p)) != NULL))
         large_free(pg);
     else
         free_unknown(p, func);
+    reclaim_poll(func);
 }
 
 void *alloc_zeroed(size_t size)
@@ -83,7 +90,7 @@ void *alloc_zeroed(size_t size)
     if (libc_in_use())
         return libc_calls.calloc(1, size);
     life_start();
-    return size > PTRDIFF_MAX ? NULL : large_alloc(numa_current(), size, 1, true);
+    return big_alloc(size, 1, true);
 }
 
 void *alloc_aligned(size_t align, size_t size, bool zero)
@@ -97,7 +104,7 @@ void *alloc_aligned(size_t align, size_t size, bool zero)
     life_start();
     class_t c = size_aligned_class(size, align);
     if (c >= SIZE_CLASSES)
-        return large_alloc(numa_current(), size, align, zero);
+        return big_alloc(size, align, zero);
     void *p = small_alloc(c);
     return p != NULL && zero ? memset(p, 0, size) : p;
 }
@@ -136,7 +143,7 @@ static bool fits_small(class_t c, size_t size)
 static void *move_small(void *p, class_t c, size_t size, const char *func)
 {
     size_t old_size = class_to_size(c);
-    void *q = size <= SIZE_SMALL_MAX ? small_alloc(size_to_class(size)) : large_alloc(numa_current(), size, 1, false);
+    void *q = size <= SIZE_SMALL_MAX ? small_alloc(size_to_class(size)) : big_alloc(size, 1, false);
     if (q != NULL) {
         memcpy(q, p, old_size < size ? old_size : size);
         small_free(c, p, func);
@@ -150,7 +157,7 @@ static void *move_large(struct page *pg, size_t size)
     void *p = pg->base;
     void *q = size <= SIZE_SMALL_MAX ? small_alloc(size_to_class(size))
               : size > old_size      ? large_alloc_growing(numa_current(), size)
-                                     : large_alloc(numa_current(), size, 1, false);
+                                     : big_alloc(size, 1, false);
     if (q != NULL) {
         memcpy(q, p, old_size < size ? old_size : size);
         large_free(pg);
@@ -204,7 +211,7 @@ bool alloc_resize_in_place(void *p, size_t size)
     return size <= pg->usable || (pg->kind != PAGE_OWN && large_resize(pg, size) != NULL);
 }
 
-/* ---- sized frees, trim ---- */
+/* ---- sized frees ---- */
 
 void alloc_check_size(const void *p, size_t size, size_t align, const char *func)
 {
@@ -230,21 +237,4 @@ void alloc_check_size(const void *p, size_t size, size_t align, const char *func
         m.base = pg->base;
     }
     misuse_wrong_size(&m);
-}
-
-bool alloc_trim(size_t keep)
-{
-    size_t given = 0;
-    tcache_request_trim();
-    tcache_flush("malloc_trim");
-    for (unsigned node = 0; node < numa_count(); node++)
-        for (class_t c = 0; c < SIZE_CLASSES; c++) {
-            tcache_adopt(c);
-            barn_flush(c, node, "malloc_trim");
-            slab_trim(c, node);
-        }
-    pcp_drain();
-    for (unsigned node = 0; node < numa_count(); node++)
-        given += zone_purge(node, keep);
-    return given != 0;
 }

@@ -38,8 +38,4 @@ void alloc_check_size(const void *p, size_t size, size_t align, const char *func
 /* What: resize in place only. Result: did it? */
 bool alloc_resize_in_place(void *p, size_t size);
 
-/* What: give everything free back to the system, but for keep bytes; other threads follow at their next slow call.
- * Result: was anything given back? Context: any thread. */
-bool alloc_trim(size_t keep);
-
 #endif

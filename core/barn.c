@@ -10,6 +10,7 @@
 #include "pmap.h"
 #include "rank.h"
 #include "slab.h"
+#include "zone.h"
 
 /* The limit was to blame only if a put found the barn full, then a get found it empty, then a put full again. */
 enum wish { WISH_NONE, WISH_WAS_FULL, WISH_THEN_EMPTY };
@@ -140,7 +141,7 @@ bool barn_put_full(class_t c, unsigned node, struct sheaf *full, uint32_t cap, s
 {
     struct barn *b = &barns[node][c];
     *empty = NULL;
-    if (UNLIKELY(slab_draining(c, node)) && opt.barn_max == 0) {
+    if (UNLIKELY(slab_draining(c, node) || zone_spiking(node)) && opt.barn_max == 0) {
         drain_one(c, node, func);
         return false;
     }
@@ -201,6 +202,7 @@ static struct sheaf *take_all(struct barn *b, struct sheaf **empties)
     store_relaxed(&b->nfull, 0);
     store_relaxed(&b->nempty, 0);
     b->objs = 0;
+    b->limit = 0; /* to be earned anew */
     lock_release(&b->lock);
     return full;
 }

@@ -23,7 +23,7 @@
  * where the barn looks empty. Cost: O(1). */
 struct sheaf *barn_get_full(class_t c, unsigned node, struct sheaf *empty);
 
-/* What: leave a full sheaf, unless the class is draining (slab_draining): then one sheaf of the barn goes to the slabs as
+/* What: leave a full sheaf, unless the class is draining (slab_draining) or a spike is being given back (zone_spiking): then one sheaf of the barn goes to the slabs as
  * well, so that what pins slabs shrinks with every refusal. *empty becomes an empty one of capacity >= cap if there is one at hand, else NULL.
  * Owner: on true the barn owns full, the caller *empty. Fails: false, the barn is full: full stays the caller's, *empty is NULL.
  * Locks: none may be held. func: for misuse lines. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "large.h"
 
+#include "clean.h"
 #include "compat/os/bits.h"
 #include "compat/os/vm.h"
+#include "limit.h"
 #include "misuse.h"
 #include "pcp.h"
 #include "region.h"
@@ -12,7 +14,7 @@
 
 static struct large_stats stats; /* relaxed counters */
 
-/* The three counters of the block's kind; they follow each other in struct large_stats. */
+/* The counters of the block's kind; they follow each other in struct large_stats. */
 static size_t *counters(const struct page *pg)
 {
     return pg->kind == PAGE_RUN ? &stats.run_bytes : pg->kind == PAGE_LARGE ? &stats.large_bytes : &stats.own_bytes;
@@ -24,6 +26,7 @@ static void account(const struct page *pg, bool in)
     add_relaxed(&sum[0], sign * pg->usable);
     add_relaxed(&sum[1], sign);
     add_relaxed(&sum[2], sign * pg->npages);
+    add_relaxed(&sum[3], sign * pg->stale);
 }
 
 static size_t os_round(size_t size)
@@ -32,17 +35,30 @@ static size_t os_round(size_t size)
     return align_up(size == 0 ? 1 : size, page);
 }
 
+/* Bytes behind the usable ones that are resident all the same, from the pages' last use. */
+static size_t stale_bytes(struct page *pg, bool zeroed)
+{
+    if (pg->kind == PAGE_RUN) {
+        unsigned used = (unsigned)(pg->usable >> clean_shift());
+        clean_clear(pg, 0, used);
+        return (size_t)(clean_units(pg->npages) - used - clean_count(pg)) << clean_shift();
+    }
+    return zeroed ? 0 : pg->npages * PAGE_BYTES - pg->usable;
+}
+
 /* Make a run of pages a block. */
 static void *dress_block(struct page *pg, enum page_kind kind, size_t size, bool zero)
 {
     void *p = page_address(pg);
-    if (zero && !pg->zeroed)
+    bool zeroed = pg->zeroed;
+    if (zero && !zeroed)
         memset(p, 0, size);
     pg->zeroed = false;
     page_set_kind(pg, kind);
     pg->usable = os_round(size);
     pg->base = p;
     pg->region = NULL;
+    pg->stale = stale_bytes(pg, zeroed);
     pmap_set_tags(pg, 1, TAG_BLOCK);
     account(pg, true);
     return p;
@@ -73,6 +89,7 @@ static void *dress_own(struct region *r, size_t usable)
     pg->usable = usable;
     pg->base = r->base;
     pg->region = r;
+    pg->stale = 0;
     pmap_set_tags(pg, 1, TAG_BLOCK);
     account(pg, true);
     return r->base;
@@ -92,7 +109,11 @@ static struct region *undress_own(struct page *pg)
 static void *alloc_own(size_t size, size_t align)
 {
     size_t page = vm_page_size(), bytes = os_round(size < PAGE_BYTES ? PAGE_BYTES : size);
+    if (!limit_charge(bytes))
+        return NULL;
     struct region *r = region_map_large(bytes, align < page ? page : align);
+    if (r == NULL)
+        limit_uncharge(bytes);
     return r == NULL ? NULL : dress_own(r, os_round(size));
 }
 
@@ -127,6 +148,7 @@ void large_free(struct page *pg)
     unsigned node = pg->node;
     if (pg->kind == PAGE_OWN) {
         struct region *r = undress_own(pg);
+        limit_uncharge(r->size);
         if (region_unmap_large(r) != 0) /* too many mappings: address space is lost, and stays in the account */
             vm_purge(r->base, r->size);
         return;
@@ -137,7 +159,7 @@ void large_free(struct page *pg)
         pcp_free(pg, pg->order, false);
     } else {
         zone_free(pg, pg->npages, false);
-        zone_relax(node);
+        zone_relax(node, false);
     }
 }
 
@@ -151,22 +173,27 @@ static bool resize_large(struct page *pg, size_t size)
     bool shrunk = ok && os_round(size) < pg->usable; /* on purpose: give the tail back */
     if (shrunk)
         zone_shrink(pg, npages);
-    if (ok)
+    if (ok) {
         pg->usable = os_round(size);
+        size_t room = pg->npages * PAGE_BYTES - pg->usable;
+        pg->stale = pg->stale < room ? pg->stale : room;
+    }
     account(pg, true);
     if (shrunk)
-        zone_relax(pg->node);
+        zone_relax(pg->node, false);
     return ok;
 }
 
 /* Resize an own mapping, which may move it; its descriptor moves with it. */
 static void *resize_own(struct page *pg, size_t size)
 {
-    size_t new_size = os_round(size), usable = pg->usable;
-    if (size <= LARGE_OWN_BYTES / 2)
+    size_t new_size = os_round(size), usable = pg->usable, old_size = pg->region->size;
+    if (size <= LARGE_OWN_BYTES / 2 || (new_size > old_size && !limit_charge(new_size - old_size)))
         return NULL;
     struct region *r = undress_own(pg); /* pg may be another block's from here on */
-    bool ok = new_size == r->size || region_remap_large(r, new_size);
+    bool ok = new_size == old_size || region_remap_large(r, new_size);
+    if (ok == (new_size < old_size)) /* shrunk, or not grown */
+        limit_uncharge(ok ? old_size - new_size : new_size - old_size);
     if (!pmap_cover(r->base, PAGE_BYTES)) /* moved, and no memory for a leaf: usable, but free will call it foreign */
         return r->base;
     pmap_cover(r->base, r->size); /* the other leaves only serve messages */
@@ -185,6 +212,7 @@ void *large_resize(struct page *pg, size_t size)
         return NULL;
     account(pg, false);
     pg->usable = os_round(size);
+    pg->stale = stale_bytes(pg, false);
     account(pg, true);
     return p;
 }

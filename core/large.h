@@ -38,11 +38,12 @@ void *large_alloc_growing(unsigned node, size_t size);
 void large_complain(const void *p, const char *func);
 
 struct large_stats {
-    size_t run_bytes, run_count, run_pages;
-    size_t large_bytes, large_count, large_pages;
-    size_t own_bytes, own_count, own_pages;
+    size_t run_bytes, run_count, run_pages, run_stale;
+    size_t large_bytes, large_count, large_pages, large_stale;
+    size_t own_bytes, own_count, own_pages, own_stale;
 };
-/* What: live blocks: usable bytes, how many, and pages taken from windows; relaxed counters. */
+/* What: live blocks: usable bytes, how many, pages taken from windows, and bytes of those that are resident from an
+ * earlier use though not usable; relaxed counters. */
 struct large_stats large_stats(void);
 
 #endif

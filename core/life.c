@@ -59,7 +59,7 @@ static void open_all(bool child)
     region_fork_open();
     zone_fork_open(child);
     pcp_fork_open();
-    slab_fork_open();
+    slab_fork_open(child);
     barn_fork_open();
     tcache_fork_open(child);
     lock_fork_end();

@@ -105,7 +105,7 @@ void pcp_free(struct page *pg, unsigned order, bool zeroed)
     pg->zeroed = zeroed;
     if (!lock_try(&s->lock, RANK_PCP)) {
         zone_free(pg, (size_t)1 << order, zeroed);
-        zone_relax(node);
+        zone_relax(node, false);
         return;
     }
     s->stats.free++;
@@ -115,7 +115,7 @@ void pcp_free(struct page *pg, unsigned order, bool zeroed)
         give_back_locked(s, PCP_HIGH_PAGES / 2);
     lock_release(&s->lock);
     if (full)
-        zone_relax(node);
+        zone_relax(node, false);
 }
 
 void pcp_drain(void)
@@ -171,4 +171,14 @@ void pcp_fork_open(void)
 {
     for (unsigned i = 0; i <= shard_mask; i++)
         lock_fork_open(&shards[i].lock);
+}
+
+bool pcp_spike_over(void)
+{
+    return false;
+}
+
+void pcp_age(unsigned steps)
+{
+    (void)steps;
 }

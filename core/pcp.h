@@ -27,6 +27,8 @@ void pcp_free(struct page *pg, unsigned order, bool zeroed);
 
 /* What: empty all shards into the zones. Locks: none may be held. */
 void pcp_drain(void);
+bool pcp_spike_over(void);
+void pcp_age(unsigned steps);
 
 struct pcp_stats {
     size_t bytes;                  /* on the lists */

@@ -23,6 +23,13 @@ struct page *pmap_page(const void *p)
     return leaf == NULL ? NULL : &leaf->page[(a >> PAGE_SHIFT) & (PMAP_LEAF_PAGES - 1)];
 }
 
+struct block *pmap_block(const void *p)
+{
+    uintptr_t a = pmap_strip(p);
+    struct pmap_leaf *leaf = leaf_of(a);
+    return leaf == NULL ? NULL : &leaf->block[(a >> BLOCK_SHIFT) & (PMAP_LEAF_BLOCKS - 1)];
+}
+
 struct page *pmap_page_init(void *p)
 {
     struct page *pg = pmap_page(p);

@@ -25,6 +25,7 @@ enum {
     PMAP_ROOT_BITS = 16,
     PMAP_LEAF_SHIFT = 32,
     PMAP_LEAF_PAGES = 1 << (PMAP_LEAF_SHIFT - PAGE_SHIFT),
+    PMAP_LEAF_BLOCKS = 1 << (PMAP_LEAF_SHIFT - BLOCK_SHIFT),
     TAG_NODE_SHIFT = 6,
     TAG_CLASS_MASK = (1 << TAG_NODE_SHIFT) - 1,
     TAG_BLOCK = TAG_CLASS_MASK,
@@ -52,28 +53,55 @@ struct page {
     uint8_t zeroed; /* the whole run is known to read as zero */
     uint32_t pfn;   /* address >> PAGE_SHIFT; set whenever kind is */
     uint32_t npages;
-    uint16_t nfree; /* slab, list lock: free objects */
-    uint8_t bucket; /* slab, list lock: which list it is on */
-    uint8_t node;
+    uint16_t node;
+    uint16_t clean; /* slab, run, cached, each page of it: one bit an os page that reads as zero and costs no memory */
     struct page *next, *prev; /* list of the owner */
     union {
         struct { /* slab, list lock */
             uint64_t *bits; /* set bit: object is free (in the slab, not in a sheaf) */
-            uint64_t inline_bits[3];
+            uint64_t inline_bits[2];
+            uint16_t nfree; /* free objects */
+            uint8_t bucket; /* which list it is on */
+            uint8_t nclean; /* clean os pages of the slab */
+            uint8_t flight; /* holes of it that are being given back */
+            uint8_t epoch;  /* last sweep for holes that has looked at it */
         };
         struct { /* run, large, own: constant while the block lives, but for realloc by its owner */
             size_t usable; /* bytes: the request rounded up to os pages */
             void *base;
             struct region *region; /* own */
+            size_t stale;          /* bytes behind the usable ones that are resident from an earlier use */
         };
         struct page *head; /* slab tail */
     };
 };
 _Static_assert(sizeof(struct page) == 64, "one cache line a page");
 
+/* One descriptor for every 2 MiB of address space, the zone's alone (zone.h draws it). Masks: bit i is page i of the block.
+ * All of it under the ZONE lock of the block's node. */
+struct block {
+    uint32_t free;   /* pages in the zone */
+    uint32_t dirty;  /* of those, used before and still resident */
+    uint32_t lazy;   /* of those, given back by MADV_FREE: not resident for long, not known to be zero */
+    uint32_t flight; /* isolated pages that are being purged: in no list, not free */
+    struct block *next, *prev;             /* list of blocks with free pages, or of free extents */
+    union {
+        struct {
+            struct block *dirty_next, *dirty_prev; /* list of blocks with dirty pages */
+        };
+        size_t nblocks; /* first and last block of a free extent: its length */
+    };
+    struct block *flight_next; /* list of blocks with pages in flight */
+    uint32_t number;                       /* address >> BLOCK_SHIFT */
+    uint16_t node;
+    uint8_t list, dirty_list; /* which lists, or NO_LIST */
+};
+_Static_assert(sizeof(struct block) == 64, "one cache line a block");
+
 struct pmap_leaf {
     uint16_t tag[PMAP_LEAF_PAGES];
     struct page page[PMAP_LEAF_PAGES];
+    struct block block[PMAP_LEAF_BLOCKS];
 };
 
 extern intptr_t pmap_root[1 << PMAP_ROOT_BITS];
@@ -114,6 +142,9 @@ static inline class_t tag_class(unsigned tag)
 
 /* What: descriptor of the page an address lies in. Fails: NULL where there is no leaf. Context: any time. */
 struct page *pmap_page(const void *p);
+
+/* What: descriptor of the 2 MiB block an address lies in. Fails: NULL where there is no leaf. Context: any time. */
+struct block *pmap_block(const void *p);
 
 /* What: as pmap_page, for a page of a covered range; also writes down the page's number. Locks: the owner's. */
 struct page *pmap_page_init(void *p);

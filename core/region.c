@@ -5,6 +5,7 @@
 #include "compat/os/bits.h"
 #include "compat/os/lock.h"
 #include "compat/os/vm.h"
+#include "block.h"
 #include "meta.h"
 #include "opt.h"
 #include "pmap.h"
@@ -73,12 +74,17 @@ static size_t window_size(size_t need)
     return align_up(size < need ? need : size, PAGE_BYTES);
 }
 
+/* A window of several blocks begins with a block. Mapping so much more makes an aligned range fit wherever it comes. */
+static size_t window_align(size_t size)
+{
+    return size >= 4 * BLOCK_BYTES ? BLOCK_BYTES : PAGE_BYTES;
+}
+
 struct region *region_map_window(size_t need)
 {
-    size_t slack = PAGE_BYTES - vm_page_size(); /* whatever the kernel's choice, an aligned range fits */
-    size_t size = window_size(need);
+    size_t size = window_size(need), slack;
     char *p;
-    while ((p = vm_map(size + slack, false)) == NULL) {
+    while ((p = vm_map(size + (slack = window_align(size) - vm_page_size()), false)) == NULL) {
         meta_reserve(); /* before the last of the address space goes to the program */
         store_relaxed(&regions.window_most, size / 2 < PAGE_BYTES ? PAGE_BYTES : size / 2);
         if (size <= need)
@@ -87,12 +93,12 @@ struct region *region_map_window(size_t need)
     }
     if (load_relaxed(&regions.window_most) != 0)
         store_relaxed(&regions.window_most, size * 2);
-    char *base = (char *)align_up((uintptr_t)p, PAGE_BYTES);
+    char *base = (char *)align_up((uintptr_t)p, window_align(size));
     struct region *r = pmap_cover(base, size) ? add(REGION_WINDOW, base, size) : NULL;
     if (r == NULL)
         vm_unmap(p, size + slack);
     else if (opt.thp != OPT_THP_AUTO)
-        vm_huge_pages(base, size, opt.thp == OPT_THP_ALWAYS);
+        vm_huge_pages(base, size, opt.thp == OPT_THP_ALWAYS); /* whole windows: a flag on a part would split the mapping */
     return r;
 }
 
@@ -104,6 +110,8 @@ struct region *region_map_large(size_t size, size_t align)
     struct region *r = pmap_cover(p, size) ? add(REGION_LARGE, p, size) : NULL;
     if (r == NULL)
         vm_unmap(p, size);
+    else if (opt.thp != OPT_THP_AUTO || opt.purge == OPT_PURGE_ON) /* purge:off means no madvise unless it is asked for */
+        vm_huge_pages(p, size, opt.thp != OPT_THP_NEVER);
     return r;
 }
 

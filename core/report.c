@@ -32,10 +32,14 @@ static void snapshot_class(struct report *r, class_t c, size_t cached)
         struct barn_stats b = barn_stats(c, node);
         rc->slabs += s.slabs;
         rc->free += s.free_objs;
+        rc->clean += s.clean;
         rc->refills += s.refills;
         rc->flushed += s.flushed_objs;
         rc->slab_locks += s.lock_acquired;
         rc->slab_waits += s.lock_contended;
+        r->hole_bytes += s.hole_bytes;
+        r->hole_calls += s.hole_calls;
+        r->hole_failures += s.hole_failures;
         rc->barn += b.objs;
         rc->barn_full += b.full;
         rc->barn_limit += b.limit;
@@ -54,6 +58,7 @@ static void snapshot_class(struct report *r, class_t c, size_t cached)
     r->small_barn += rc->barn * rc->size;
     r->small_free += rc->free * rc->size;
     r->small_waste += rc->waste;
+    r->small_clean += rc->clean;
 }
 
 static void snapshot_pages(struct report *r)
@@ -61,7 +66,9 @@ static void snapshot_pages(struct report *r)
     for (unsigned node = 0; node < numa_count(); node++) {
         struct zone_stats z = zone_stats(node);
         r->zone_dirty += z.dirty;
+        r->zone_lazy += z.lazy;
         r->zone_clean += z.clean;
+        r->credit += z.credit;
         r->purged += z.purged;
         r->purge_calls += z.purge_calls;
         r->purge_failures += z.purge_failures;
@@ -78,6 +85,8 @@ static void snapshot_pages(struct report *r)
     r->large_count = l.large_count;
     r->run_usable = l.run_bytes;
     r->large_usable = l.large_bytes;
+    r->run_stale = l.run_stale;
+    r->large_stale = l.large_stale;
     r->pcp_bytes = pcp_stats().bytes;
 }
 
@@ -118,7 +127,7 @@ struct report *report_take(void)
     snapshot_threads(r);
     snapshot_pages(r);
     size_t named = r->small_live + r->small_cached + r->small_barn + r->small_free + r->small_waste + r->run_bytes +
-                   r->large_bytes + r->pcp_bytes + r->zone_dirty + r->zone_clean;
+                   r->large_bytes + r->pcp_bytes + r->zone_dirty + r->zone_lazy + r->zone_clean;
     r->in_transit = minus(r->window_bytes, named);
     snapshot_beside(r);
     return r;
@@ -150,13 +159,14 @@ static void row(struct fmt *f, const char *name, size_t bytes, size_t count)
 
 static void print_classes(struct fmt *f, const struct report *r)
 {
-    fmt_add(f, "%8s %8s %10s %10s %10s %10s %10s %10s %10s %10s\n", "size", "slabs", "live", "cached", "in barns",
-            "free", "waste B", "barn lock", "slab lock", "waits");
+    fmt_add(f, "%8s %8s %10s %10s %10s %10s %10s %10s %10s %10s %10s\n", "size", "slabs", "live", "cached", "in barns",
+            "free", "waste B", "clean B", "barn lock", "slab lock", "waits");
     for (class_t c = 0; c < SIZE_CLASSES; c++) {
         const struct report_class *k = &r->classes[c];
         if (k->slabs != 0)
-            fmt_add(f, "%8zu %8zu %10zu %10zu %10zu %10zu %10zu %10zu %10zu %10zu\n", k->size, k->slabs, k->live,
-                    k->cached, k->barn, k->free, k->waste, k->barn_locks, k->slab_locks, k->barn_waits + k->slab_waits);
+            fmt_add(f, "%8zu %8zu %10zu %10zu %10zu %10zu %10zu %10zu %10zu %10zu %10zu\n", k->size, k->slabs, k->live,
+                    k->cached, k->barn, k->free, k->waste, k->clean, k->barn_locks, k->slab_locks,
+                    k->barn_waits + k->slab_waits);
     }
 }
 
@@ -183,9 +193,11 @@ static void print_totals(struct fmt *f, const struct report *r)
     row(f, "large blocks", r->large_bytes, r->large_count);
     row(f, "pcp lists", r->pcp_bytes, SIZE_MAX);
     row(f, "zone, dirty", r->zone_dirty, SIZE_MAX);
+    row(f, "zone, lazily given back", r->zone_lazy, SIZE_MAX);
     row(f, "zone, clean (not resident)", r->zone_clean, SIZE_MAX);
     row(f, "in transit", r->in_transit, SIZE_MAX);
     row(f, "= windows", r->window_bytes, r->window_count);
+    row(f, "in slabs, clean (not resident)", r->small_clean, SIZE_MAX);
     fmt_add(f, "beside them\n");
     row(f, "blocks with their own mapping", r->own_bytes, r->own_count);
     row(f, "metadata", r->meta_bytes - r->meta_static, SIZE_MAX);
@@ -194,6 +206,7 @@ static void print_totals(struct fmt *f, const struct report *r)
     row(f, "= mapped, with the windows", r->mapped, SIZE_MAX);
     row(f, "metadata in the library's data", r->meta_static, SIZE_MAX);
     row(f, "purged so far", r->purged, r->purge_calls);
+    row(f, "holes in slabs given back so far", r->hole_bytes, r->hole_calls);
     fmt_add(f, "slow calls: malloc %zu, free %zu; swaps %zu, refills %zu, flushes %zu\n", r->slow_alloc, r->slow_free,
             r->swaps, r->refills, r->flushes);
     fmt_add(f, "foreign pointers %zu, wrong sizes %zu\n", r->foreign, r->wrong_size);
@@ -230,10 +243,10 @@ NOINLINE static void json_class(struct fmt *f, const struct report_class *k, con
 {
     fmt_add(f,
             "%s\n    {\"size\": %zu, \"slabs\": %zu, \"objs\": %zu, \"live\": %zu, \"cached\": %zu, \"barn\": %zu, "
-            "\"free\": %zu, \"waste_bytes\": %zu, \"barn_locks\": %zu, \"barn_waits\": %zu, \"slab_locks\": %zu, "
+            "\"free\": %zu, \"waste_bytes\": %zu, \"clean_bytes\": %zu, \"barn_locks\": %zu, \"barn_waits\": %zu, \"slab_locks\": %zu, "
             "\"slab_waits\": %zu, \"barn_full\": %zu, \"barn_limit\": %zu, \"barn_get\": %zu, \"barn_get_fail\": %zu, "
             "\"barn_put\": %zu, \"barn_put_fail\": %zu, \"refills\": %zu, \"flushed\": %zu}",
-            sep, k->size, k->slabs, k->objs, k->live, k->cached, k->barn, k->free, k->waste, k->barn_locks,
+            sep, k->size, k->slabs, k->objs, k->live, k->cached, k->barn, k->free, k->waste, k->clean, k->barn_locks,
             k->barn_waits, k->slab_locks, k->slab_waits, k->barn_full, k->barn_limit, k->barn_get, k->barn_get_fail,
             k->barn_put, k->barn_put_fail, k->refills, k->flushed);
 }
@@ -247,6 +260,7 @@ NOINLINE static void json_totals(struct fmt *f, const struct report *r)
         {"small_live", r->small_live},     {"small_cached", r->small_cached}, {"small_barn", r->small_barn},
         {"small_free", r->small_free},     {"small_waste", r->small_waste},   {"run", r->run_bytes},
         {"large", r->large_bytes},         {"pcp", r->pcp_bytes},             {"zone_dirty", r->zone_dirty},
+        {"zone_lazy", r->zone_lazy},
         {"zone_clean", r->zone_clean},     {"in_transit", r->in_transit},     {"windows", r->window_bytes},
         {"own", r->own_bytes},             {"meta", r->meta_bytes},           {"leaves", r->leaf_bytes},
         {"meta_static", r->meta_static},   {"edges", r->edges},
@@ -254,6 +268,8 @@ NOINLINE static void json_totals(struct fmt *f, const struct report *r)
         {"threads", r->threads},           {"slow_alloc", r->slow_alloc},     {"slow_free", r->slow_free},
         {"swaps", r->swaps},               {"refills", r->refills},           {"flushes", r->flushes},
         {"foreign", r->foreign},           {"wrong_size", r->wrong_size},
+        {"small_clean", r->small_clean},   {"hole_bytes", r->hole_bytes},     {"hole_calls", r->hole_calls},
+        {"hole_failures", r->hole_failures},
     };
     for (size_t i = 0; i < sizeof v / sizeof *v; i++)
         fmt_add(f, "%s\n  \"%s\": %zu", i == 0 ? "" : ",", v[i].name, v[i].value);

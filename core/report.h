@@ -19,6 +19,7 @@ struct report_class {
     size_t cached;      /* objects in threads' sheaves */
     size_t live;        /* the rest: the program's */
     size_t waste;       /* bytes at slabs' ends */
+    size_t clean;       /* bytes of free objects and slabs' ends that are not resident */
     size_t refills, flushed; /* slab list: refills served, objects flushed */
     size_t slab_locks, slab_waits, barn_locks, barn_waits;
     size_t barn_full, barn_limit, barn_get, barn_get_fail, barn_put, barn_put_fail;
@@ -28,18 +29,24 @@ struct report {
     struct report_class classes[SIZE_CLASSES];
     /* Bytes; the first group adds up to window_bytes, own and meta are mapped beside it. */
     size_t small_live, small_cached, small_barn, small_free, small_waste;
+    size_t small_clean;                  /* of small_free and small_waste: not resident */
     size_t run_bytes, large_bytes;       /* by pages taken */
-    size_t pcp_bytes, zone_dirty, zone_clean;
+    size_t pcp_bytes, zone_dirty, zone_lazy, zone_clean;
     size_t in_transit;                   /* window bytes in none of the above: pages that some thread is moving */
     size_t window_bytes, window_count;
     size_t own_bytes, own_count;         /* blocks with a mapping of their own */
     size_t run_count, large_count;
     size_t run_usable, large_usable;     /* by usable size */
+    size_t run_stale, large_stale;       /* resident behind the usable bytes, from an earlier use */
     size_t meta_bytes, meta_used, leaf_bytes;
     size_t meta_static;                  /* of meta_bytes: lies in the library's own data */
     size_t edges;                        /* what was mapped around windows to align them, and other small mappings */
     size_t mapped;                       /* = windows + own + meta - meta_static + leaves + edges */
-    size_t purged, purge_calls, purge_failures;
+    size_t purged, purge_calls, purge_failures, credit;
+    size_t hole_bytes, hole_calls, hole_failures; /* likewise, inside slabs */
+    size_t charged, limit_refusals, limit_last; /* limit.h */
+    size_t meta_fresh, leaf_resident;    /* metadata not touched yet; what leaves cost so far */
+    size_t resident;                     /* what all of this should cost in resident memory, outside of the library's data */
     size_t threads;
     size_t slow_alloc, slow_free, swaps, refills, flushes;
     size_t foreign, wrong_size;

@@ -1,41 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "slab.h"
 
-#include "compat/os/lock.h"
-#include "compat/os/numa.h"
 #include "dbg.h"
 #include "meta.h"
 #include "misuse.h"
 #include "pcp.h"
 #include "rank.h"
+#include "slab_impl.h"
 #include "zone.h"
 
 #include <string.h>
 
-enum { NO_BUCKET = 0xff, LOOK_AHEAD = 32, INLINE_WORDS = 3 };
+enum { LOOK_AHEAD = 32, INLINE_WORDS = 2 };
 
-struct slabs {
-    struct lock lock;
-    struct page *bucket[SLAB_BUCKETS]; /* everything here: SLAB lock */
-    struct page *empty;
-    size_t nempty;
-    size_t nslabs, free_objs; /* also read without the lock, as a hint */
-    size_t made, released, refills, flushed_objs;
-} CACHE_ALIGNED;
-
-static struct slabs all_slabs[NUMA_NODES][SIZE_CLASSES];
+struct slabs all_slabs[NUMA_NODES][SIZE_CLASSES];
 
 /* ---- geometry ---- */
-
-static unsigned words_of(class_t c)
-{
-    return (size_info[c].objs + 63u) / 64;
-}
-
-static unsigned bucket_of(class_t c, unsigned nfree)
-{
-    return nfree * size_info[c].bucket_recip >> 16;
-}
 
 static struct page *head_of(struct page *pg)
 {
@@ -47,60 +27,19 @@ static struct page *slab_of(const void *p)
     return head_of(pmap_page(p));
 }
 
-/* ---- lists ---- */
-
-static void list_add(struct page **list, struct page *pg)
-{
-    pg->prev = NULL;
-    pg->next = *list;
-    if (pg->next != NULL)
-        pg->next->prev = pg;
-    *list = pg;
-}
-
-static void list_remove(struct page **list, struct page *pg)
-{
-    if (pg->next != NULL)
-        pg->next->prev = pg->prev;
-    if (pg->prev != NULL)
-        pg->prev->next = pg->next;
-    else
-        *list = pg->next;
-}
-
-static struct page **list_of(struct slabs *s, unsigned bucket)
-{
-    return bucket < SLAB_BUCKETS ? &s->bucket[bucket] : &s->empty;
-}
-
-/* Put a slab where its nfree says (INV-SLAB-2). */
-static void relist(struct slabs *s, struct page *pg)
-{
-    unsigned objs = size_info[pg->class].objs;
-    unsigned bucket = pg->nfree == 0 ? NO_BUCKET : pg->nfree == objs ? SLAB_BUCKETS : bucket_of(pg->class, pg->nfree);
-    if (LIKELY(bucket == pg->bucket))
-        return;
-    if (pg->bucket != NO_BUCKET)
-        list_remove(list_of(s, pg->bucket), pg);
-    s->nempty += (bucket == SLAB_BUCKETS) - (size_t)(pg->bucket == SLAB_BUCKETS);
-    if (bucket != NO_BUCKET)
-        list_add(list_of(s, bucket), pg);
-    pg->bucket = (uint8_t)bucket;
-}
-
 static struct page *fullest(const struct slabs *s)
 {
-    for (int b = 0; b < SLAB_BUCKETS; b++)
-        if (s->bucket[b] != NULL)
-            return s->bucket[b];
-    return s->empty;
+    for (int b = 0; b <= SLAB_BUCKETS; b++)
+        if (s->list[b].head != NULL)
+            return s->list[b].head;
+    return NULL;
 }
 
 /* ---- a slab's life ---- */
 
 static size_t bits_bytes(class_t c)
 {
-    return words_of(c) * sizeof(uint64_t);
+    return slab_words(c) * sizeof(uint64_t);
 }
 
 static void fill_bits(struct page *pg, class_t c)
@@ -115,7 +54,7 @@ static void fill_bits(struct page *pg, class_t c)
 static bool dress_slab(struct page *pg, class_t c, unsigned node)
 {
     pg->order = size_info[c].order;
-    pg->bits = words_of(c) <= INLINE_WORDS ? pg->inline_bits : meta_alloc(bits_bytes(c));
+    pg->bits = slab_words(c) <= INLINE_WORDS ? pg->inline_bits : meta_alloc(bits_bytes(c));
     if (pg->bits == NULL) {
         pcp_free(pg, pg->order, pg->zeroed);
         return false;
@@ -124,6 +63,8 @@ static bool dress_slab(struct page *pg, class_t c, unsigned node)
     fill_bits(pg, c);
     pg->nfree = size_info[c].objs;
     pg->bucket = NO_BUCKET;
+    pg->nclean = (uint8_t)clean_count(pg);
+    pg->flight = pg->epoch = 0;
     page_set_kind(pg, PAGE_SLAB);
     for (size_t i = 1; i < pg->npages; i++) {
         struct page *tail = pmap_page_init(page_address(pg) + i * PAGE_BYTES);
@@ -166,9 +107,10 @@ static void enter_locked(struct slabs *s, struct page *fresh)
 {
     for (struct page *next; fresh != NULL; fresh = next) {
         next = fresh->next;
-        relist(s, fresh);
+        slab_relist(s, fresh);
         owner_add(&s->nslabs, 1);
         owner_add(&s->free_objs, size_info[fresh->class].objs);
+        s->clean += fresh->nclean;
         s->made++;
     }
 }
@@ -176,8 +118,9 @@ static void enter_locked(struct slabs *s, struct page *fresh)
 /* Unlink a wholly free slab; from here on no pointer into it is valid. */
 static void retire_locked(struct slabs *s, struct page *pg)
 {
-    list_remove(&s->empty, pg);
+    slab_list_remove(&s->list[SLAB_BUCKETS], pg);
     s->nempty--;
+    s->clean -= pg->nclean;
     owner_add(&s->nslabs, (size_t)-1);
     owner_add(&s->free_objs, -(size_t)size_info[pg->class].objs);
     s->released++;
@@ -185,16 +128,16 @@ static void retire_locked(struct slabs *s, struct page *pg)
     page_set_kind(pg, PAGE_CACHED);
 }
 
-/* Give the pages of retired slabs (linked by next) down. No lock held. */
-static void release(struct page *pg)
+void slab_release(struct page *pg)
 {
     for (struct page *next; pg != NULL; pg = next) {
         next = pg->next;
+        bool zeroed = pg->nclean == clean_units(pg->npages); /* the masks stay with the pages */
         for (size_t i = 1; i < pg->npages; i++)
             page_set_kind(pmap_page(page_address(pg) + i * PAGE_BYTES), PAGE_NONE);
         if (pg->bits != pg->inline_bits)
             meta_free(pg->bits, bits_bytes(pg->class));
-        pcp_free(pg, size_info[pg->class].order, false);
+        pcp_free(pg, size_info[pg->class].order, zeroed);
     }
 }
 
@@ -220,7 +163,7 @@ static unsigned take(struct page *pg, void **out, unsigned want, unsigned room)
     char *base = page_address(pg);
     unsigned n = 0, last = 0;
     uint64_t *word = NULL;
-    for (unsigned w = 0, words = words_of(c); w < words && n < want; w++) {
+    for (unsigned w = 0, words = slab_words(c); w < words && n < want; w++) {
         uint64_t bits = pg->bits[w];
         if (bits == 0)
             continue;
@@ -237,6 +180,17 @@ static unsigned take(struct page *pg, void **out, unsigned want, unsigned room)
     return n;
 }
 
+/* Objects of a slab with clean os pages are handed out: what lies between the first and the last is clean no more. */
+static void unclean_locked(struct slabs *s, struct page *pg, const char *first, const char *last)
+{
+    unsigned shift = clean_shift();
+    unsigned from = (unsigned)((size_t)(first - page_address(pg)) >> shift);
+    unsigned to = (unsigned)(((size_t)(last - page_address(pg)) + class_to_size(pg->class) - 1) >> shift);
+    unsigned cleared = clean_clear(pg, from, to - from + 1);
+    pg->nclean = (uint8_t)(pg->nclean - cleared);
+    s->clean -= cleared;
+}
+
 static unsigned take_locked(struct slabs *s, void **out, unsigned want, unsigned room)
 {
     unsigned n = 0;
@@ -244,8 +198,11 @@ static unsigned take_locked(struct slabs *s, void **out, unsigned want, unsigned
         struct page *pg = fullest(s);
         if (pg == NULL)
             break;
-        n += take(pg, out + n, want - n, room - n);
-        relist(s, pg);
+        unsigned part = take(pg, out + n, want - n, room - n);
+        if (pg->nclean != 0)
+            unclean_locked(s, pg, out[n], out[n + part - 1]);
+        n += part;
+        slab_relist(s, pg);
     }
     owner_add(&s->free_objs, -(size_t)n);
     s->refills += n > 0;
@@ -277,9 +234,10 @@ static bool on_grid(const struct page *pg, class_t c, const void *p, unsigned *i
     return *index * class_to_size(c) == offset && *index < size_info[c].objs;
 }
 
-static bool bit_is_set(const struct page *pg, unsigned i)
+/* Its bit says so, or it lies in a hole that is being given back. Lock held. */
+static bool is_free(const struct page *pg, unsigned i)
 {
-    return (pg->bits[i / 64] >> (i % 64) & 1) != 0;
+    return (pg->bits[i / 64] >> (i % 64) & 1) != 0 || (UNLIKELY(pg->flight != 0) && slab_hole_covers(pg, i));
 }
 
 /* Say what is wrong with a pointer that was taken for an object of class c. No lock held. */
@@ -304,11 +262,11 @@ COLD _Noreturn static void complain(const struct page *pg, class_t c, const void
 static bool put_locked(struct slabs *s, class_t c, struct page *pg, const void *p)
 {
     unsigned i;
-    if (UNLIKELY(pg == NULL || pg->kind != PAGE_SLAB || pg->class != c || !on_grid(pg, c, p, &i) || bit_is_set(pg, i)))
+    if (UNLIKELY(pg == NULL || pg->kind != PAGE_SLAB || pg->class != c || !on_grid(pg, c, p, &i) || is_free(pg, i)))
         return false;
     pg->bits[i / 64] |= (uint64_t)1 << (i % 64);
     pg->nfree++;
-    relist(s, pg);
+    slab_relist(s, pg);
     return true;
 }
 
@@ -326,12 +284,11 @@ static unsigned put_some_locked(struct slabs *s, class_t c, void *const *objs, u
     return n;
 }
 
-/* Take wholly free slabs beyond the allowance off the lists. Result: list linked by next. */
-static struct page *collect_locked(struct slabs *s, size_t keep)
+struct page *slab_collect_locked(struct slabs *s, size_t keep)
 {
     struct page *list = NULL;
-    while (s->nempty > keep) {
-        struct page *pg = s->empty;
+    for (unsigned n = 0; s->nempty > keep && n < SLAB_HOLD_SLABS; n++) {
+        struct page *pg = s->list[SLAB_BUCKETS].head;
         retire_locked(s, pg);
         pg->next = list;
         list = pg;
@@ -350,7 +307,7 @@ static unsigned free_hold(struct slabs *s, class_t c, void *const *objs, unsigne
     } while (got == part && done < n && done < SLAB_HOLD_OBJS);
     owner_add(&s->free_objs, done);
     s->flushed_objs += done;
-    *retired = collect_locked(s, SLAB_EMPTY_KEEP + (s->nslabs >> SLAB_EMPTY_SHIFT));
+    *retired = slab_collect_locked(s, slab_allowance(s));
     lock_release(&s->lock);
     return got == part ? done : done | 1u << 31;
 }
@@ -366,7 +323,7 @@ void slab_free_bulk(class_t c, unsigned node, void *const *objs, unsigned n, con
             complain(slab_of(p), c, p, func);
         }
         done += got;
-        release(retired);
+        slab_release(retired);
     }
 }
 
@@ -380,7 +337,7 @@ void slab_verify(const void *p, const char *func)
     unsigned i;
     lock_acquire(&s->lock, RANK_SLAB);
     struct page *pg = slab_of(p);
-    bool good = pg != NULL && pg->kind == PAGE_SLAB && on_grid(pg, c, p, &i) && !bit_is_set(pg, i);
+    bool good = pg != NULL && pg->kind == PAGE_SLAB && on_grid(pg, c, p, &i) && !is_free(pg, i);
     lock_release(&s->lock);
     if (!good)
         complain(pg, c, p, func);
@@ -389,11 +346,16 @@ void slab_verify(const void *p, const char *func)
 size_t slab_trim(class_t c, unsigned node)
 {
     struct slabs *s = &all_slabs[node][c];
-    lock_acquire(&s->lock, RANK_SLAB);
-    size_t n = s->nempty;
-    struct page *list = collect_locked(s, 0);
-    lock_release(&s->lock);
-    release(list);
+    size_t n = 0, before, left;
+    do {
+        lock_acquire(&s->lock, RANK_SLAB);
+        before = s->nempty;
+        struct page *list = slab_collect_locked(s, 0);
+        left = s->nempty;
+        lock_release(&s->lock);
+        slab_release(list);
+        n += before - left;
+    } while (left > 0);
     return n;
 }
 
@@ -413,11 +375,15 @@ struct slab_stats slab_stats(class_t c, unsigned node)
     struct slab_stats st = {
         .slabs = s->nslabs,
         .empty = s->nempty,
-        .free_objs = s->free_objs,
+        .free_objs = s->free_objs + s->flight_objs,
+        .clean = s->clean << clean_shift(),
         .made = s->made,
         .released = s->released,
         .refills = s->refills,
         .flushed_objs = s->flushed_objs,
+        .hole_bytes = s->hole_bytes,
+        .hole_calls = s->hole_calls,
+        .hole_failures = s->hole_failures,
         .lock_acquired = s->lock.acquired,
         .lock_contended = s->lock.contended,
     };
@@ -425,16 +391,28 @@ struct slab_stats slab_stats(class_t c, unsigned node)
     return st;
 }
 
+/* Every object that touches a clean os page is free (INV-SLAB-5). */
+static void check_clean(const struct page *pg, class_t c)
+{
+    size_t size = class_to_size(c);
+    unsigned shift = clean_shift();
+    CHECK_EQ(clean_count(pg), pg->nclean);
+    for (unsigned i = 0; pg->nclean != 0 && i < size_info[c].objs; i++)
+        for (size_t unit = i * size >> shift; unit <= ((i + 1) * size - 1) >> shift; unit++)
+            CHECK(!clean_test(pg, (unsigned)unit) || is_free(pg, i));
+}
+
 static void check_slab(struct page *pg, class_t c, unsigned bucket)
 {
     unsigned set = 0;
-    for (unsigned w = 0; w < words_of(c); w++)
+    for (unsigned w = 0; w < slab_words(c); w++)
         set += (unsigned)__builtin_popcountll(pg->bits[w]);
     CHECK_EQ(set, pg->nfree);
     if (size_info[c].objs % 64 != 0)
         CHECK_EQ(pg->bits[size_info[c].objs / 64] >> (size_info[c].objs % 64), 0);
     CHECK_EQ(pg->bucket, bucket);
-    CHECK_EQ(pg->nfree == size_info[c].objs, bucket == SLAB_BUCKETS);
+    CHECK_EQ(pg->nfree == size_info[c].objs && pg->flight == 0, bucket == SLAB_BUCKETS);
+    check_clean(pg, c);
     for (size_t i = 0; i < pg->npages; i++) {
         char *a = page_address(pg) + i * PAGE_BYTES;
         CHECK_EQ(tag_class(pmap_tag(a)), c);
@@ -442,20 +420,35 @@ static void check_slab(struct page *pg, class_t c, unsigned bucket)
     }
 }
 
+/* Slabs on no list are full; where none has pages in flight, only their ends can be clean. */
+static void check_sums(const struct slabs *s, class_t c, size_t listed, size_t clean)
+{
+    size_t waste = (PAGE_BYTES << size_info[c].order) - size_info[c].objs * class_to_size(c);
+    CHECK(listed <= s->nslabs);
+    CHECK(clean <= s->clean);
+    if (s->flight_objs == 0)
+        CHECK(s->clean - clean <= (s->nslabs - listed) * (waste >> clean_shift()));
+}
+
 void slab_check(class_t c, unsigned node)
 {
     struct slabs *s = &all_slabs[node][c];
-    size_t free_objs = 0, empty = 0;
+    size_t free_objs = 0, listed[2] = {0}, clean = 0;
     lock_acquire(&s->lock, RANK_SLAB);
-    for (unsigned b = 0; b <= SLAB_BUCKETS; b++)
-        for (struct page *pg = *list_of(s, b); pg != NULL; pg = pg->next) {
+    for (unsigned b = 0; b <= SLAB_BUCKETS; b++) {
+        struct page *last = NULL;
+        for (struct page *pg = s->list[b].head; pg != NULL; last = pg, pg = pg->next) {
+            CHECK(pg->prev == last);
             check_slab(pg, c, b);
             free_objs += pg->nfree;
-            empty += b == SLAB_BUCKETS;
+            clean += pg->nclean;
+            listed[b == SLAB_BUCKETS]++;
         }
+        CHECK(s->list[b].tail == last);
+    }
     CHECK_EQ(free_objs, s->free_objs);
-    CHECK_EQ(empty, s->nempty);
-    CHECK(empty <= s->nslabs);
+    CHECK_EQ(listed[1], s->nempty);
+    check_sums(s, c, listed[0] + listed[1], clean);
     lock_release(&s->lock);
 }
 
@@ -466,8 +459,10 @@ void slab_fork_hold(void)
             lock_fork_hold(&all_slabs[n][c].lock, RANK_SLAB);
 }
 
-void slab_fork_open(void)
+void slab_fork_open(bool child)
 {
+    if (child)
+        slab_holes_fork_child();
     for (unsigned n = 0; n < numa_count(); n++)
         for (class_t c = 0; c < SIZE_CLASSES; c++)
             lock_fork_open(&all_slabs[n][c].lock);

@@ -2,15 +2,18 @@
 #include "tcache.h"
 
 #include "barn.h"
+#include "compat/os/clock.h"
 #include "compat/os/lock.h"
 #include "compat/os/numa.h"
 #include "compat/os/tls.h"
 #include "dbg.h"
 #include "meta.h"
 #include "opt.h"
+#include "pcp.h"
 #include "pmap.h"
 #include "rank.h"
 #include "slab.h"
+#include "zone.h"
 
 #include <string.h>
 
@@ -40,6 +43,7 @@ static struct {
     struct tcache *unused;  /* THREADS lock: type-stable, never given back */
     uint32_t nlive;         /* also read without the lock */
     uint32_t trim_requests; /* relaxed counter */
+    uint64_t aged_ms;       /* when caches last grew older; relaxed */
     struct tcache_counts ended;
 } threads;
 
@@ -79,12 +83,13 @@ static void set_cap(struct tcache *tc, class_t c, uint32_t cap)
     b->visits = 0;
 }
 
-/* Count a visit to barn or slab; a class that keeps coming earns sheaves of twice the size. */
+/* Count a visit to barn or slab; a class that keeps coming earns sheaves of twice the size, unless memory is being given
+ * back just now. */
 static void note_visit(struct tcache *tc, class_t c)
 {
     struct tcache_bin *b = &tc->bin[c];
     b->idle = 0;
-    if (opt.sheaf_cap != 0 || ++b->visits < GROW_VISITS)
+    if (opt.sheaf_cap != 0 || ++b->visits < GROW_VISITS || slab_draining(c, tc->node) || zone_spiking(tc->node))
         return;
     b->visits = 0;
     uint32_t most = cap_most(c);
@@ -374,9 +379,24 @@ static void shrink_idle(struct tcache *tc, const char *func)
     }
 }
 
+/* Once in decay_ms, by whoever comes first: page lists and zones grow older. */
+static void age(void)
+{
+    uint64_t now = clock_coarse_ms(), last = load_relaxed(&threads.aged_ms), decay = opt.decay_ms == 0 ? 1 : opt.decay_ms;
+    if (LIKELY(now - last < decay) || !cas_acquire(&threads.aged_ms, &last, now)) /* acquire: no partner, one winner */
+        return;
+    pcp_age((now - last) / decay < AGE_STEPS_MAX ? (unsigned)((now - last) / decay) : AGE_STEPS_MAX);
+    for (unsigned node = 0; node < numa_count(); node++)
+        zone_relax(node, false);
+}
+
 static void tick(struct tcache *tc, const char *func)
 {
-    if (LIKELY(++tc->ticks < IDLE_SCAN && tc->trim_seen == load_relaxed(&threads.trim_requests)))
+    bool trim = tc->trim_seen != load_relaxed(&threads.trim_requests);
+    if (LIKELY(++tc->ticks % AGE_TICKS != 0 && !trim))
+        return;
+    age();
+    if (tc->ticks < IDLE_SCAN && !trim)
         return;
     tc->ticks = 0;
     if (tc->trim_seen != load_relaxed(&threads.trim_requests)) {

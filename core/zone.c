@@ -1,202 +1,491 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "zone.h"
 
-#include "compat/os/bits.h"
-#include "compat/os/lock.h"
+#include "clean.h"
+#include "compat/os/clock.h"
 #include "compat/os/numa.h"
 #include "compat/os/vm.h"
 #include "dbg.h"
+#include "limit.h"
 #include "opt.h"
 #include "rank.h"
 #include "region.h"
+#include "zone_impl.h"
 
-enum run_state { DIRTY, CLEAN, STATES };
-enum { RELAX_SKIP = 256 }; /* where madvise is refused, one call in so many tries again */
-enum { EXACT_BINS = 64, BINS = 192, BIN_WORDS = BINS / 64 }; /* lengths 1..64, then four bins a doubling */
+struct zone zones[NUMA_NODES];
 
-struct zone {
-    struct lock lock;
-    uint64_t used_bins[STATES][BIN_WORDS]; /* everything here: ZONE lock */
-    struct page *bin[STATES][BINS];
-    struct page *purging; /* isolated runs, linked by next; for a fork child */
-    size_t pages[STATES]; /* also read without the lock, as a hint */
-    size_t out_pages;     /* likewise */
-    size_t relax_skip;    /* after a failed purge: this many calls of zone_relax do nothing; racy */
-    size_t purged_pages, purge_calls, purge_failures;
-    bool purge_running; /* one purge at a time; a shim's madvise may call malloc */
-} CACHE_ALIGNED;
+enum { DIRTY_LOOKS = 16 }; /* blocks looked at for a dirty run whose length is no power of two */
 
-static struct zone zones[NUMA_NODES];
+/* ---- lists of blocks ---- */
 
-/* ---- bins ---- */
-
-static unsigned bin_of(size_t npages)
+static unsigned list_for(const struct block *b, uint32_t mask)
 {
-    if (npages <= EXACT_BINS)
-        return (unsigned)npages - 1;
-    unsigned k = ilog2(npages); /* 6 and up */
-    unsigned bin = EXACT_BINS + (k - 6) * 4 + (unsigned)(npages >> (k - 2) & 3);
-    return bin < BINS ? bin : BINS - 1;
+    unsigned in_use = BLOCK_PAGES - block_count(b->free);
+    return (BLOCK_PAGES - 1 - in_use) / (BLOCK_PAGES / FULLNESS) * BLOCK_ORDERS + block_order(mask);
 }
 
-static enum run_state state_of(const struct page *pg)
+/* Bits of the lists whose blocks have a piece of 2^order pages. */
+static uint64_t lists_with(unsigned order)
 {
-    return pg->zeroed ? CLEAN : DIRTY;
+    uint64_t row = (((uint64_t)1 << BLOCK_ORDERS) - 1) & ~(((uint64_t)1 << order) - 1), all = 0;
+    for (unsigned f = 0; f < FULLNESS; f++)
+        all |= row << (f * BLOCK_ORDERS);
+    return all;
 }
 
-static void bin_add(struct zone *z, struct page *pg)
+/* The fullest block of the lists that has a piece of 2^order pages. */
+static struct block *fullest_block(const struct block_lists *l, unsigned order)
 {
-    enum run_state s = state_of(pg);
-    unsigned b = bin_of(pg->npages);
-    pg->prev = NULL;
-    pg->next = z->bin[s][b];
-    if (pg->next != NULL)
-        pg->next->prev = pg;
-    z->bin[s][b] = pg;
-    z->used_bins[s][b / 64] |= (uint64_t)1 << (b % 64);
-    owner_add(&z->pages[s], pg->npages);
+    uint64_t fit = l->used & lists_with(order);
+    return fit == 0 ? NULL : l->head[__builtin_ctzll(fit)];
 }
 
-static void bin_remove(struct zone *z, struct page *pg)
+static void partial_add(struct block_lists *l, struct block *b)
 {
-    enum run_state s = state_of(pg);
-    unsigned b = bin_of(pg->npages);
-    if (pg->next != NULL)
-        pg->next->prev = pg->prev;
-    if (pg->prev != NULL)
-        pg->prev->next = pg->next;
-    else if ((z->bin[s][b] = pg->next) == NULL)
-        z->used_bins[s][b / 64] &= ~((uint64_t)1 << (b % 64));
-    owner_add(&z->pages[s], -(size_t)pg->npages);
+    unsigned i = list_for(b, b->free);
+    b->list = (uint8_t)i;
+    b->prev = NULL;
+    b->next = l->head[i];
+    if (b->next != NULL)
+        b->next->prev = b;
+    l->head[i] = b;
+    l->used |= (uint64_t)1 << i;
 }
 
-/* First non-empty bin from b on, or BINS. */
-static unsigned next_bin(const struct zone *z, enum run_state s, unsigned b)
+static void partial_remove(struct block_lists *l, struct block *b)
 {
-    for (unsigned w = b / 64; w < BIN_WORDS; w++) {
-        uint64_t bits = z->used_bins[s][w];
-        if (w == b / 64)
-            bits &= ~(uint64_t)0 << (b % 64);
-        if (bits != 0)
-            return w * 64 + (unsigned)__builtin_ctzll(bits);
+    if (b->next != NULL)
+        b->next->prev = b->prev;
+    if (b->prev != NULL)
+        b->prev->next = b->next;
+    else if ((l->head[b->list] = b->next) == NULL)
+        l->used &= ~((uint64_t)1 << b->list);
+    b->list = NO_LIST;
+}
+
+static void dirty_add(struct block_lists *l, struct block *b)
+{
+    unsigned i = list_for(b, b->dirty);
+    b->dirty_list = (uint8_t)i;
+    b->dirty_prev = NULL;
+    b->dirty_next = l->head[i];
+    if (b->dirty_next != NULL)
+        b->dirty_next->dirty_prev = b;
+    l->head[i] = b;
+    l->used |= (uint64_t)1 << i;
+}
+
+static void dirty_remove(struct block_lists *l, struct block *b)
+{
+    if (b->dirty_next != NULL)
+        b->dirty_next->dirty_prev = b->dirty_prev;
+    if (b->dirty_prev != NULL)
+        b->dirty_prev->dirty_next = b->dirty_next;
+    else if ((l->head[b->dirty_list] = b->dirty_next) == NULL)
+        l->used &= ~((uint64_t)1 << b->dirty_list);
+    b->dirty_list = NO_LIST;
+}
+
+/* ---- extents: runs of wholly free blocks of one state ---- */
+
+static enum extent_state extent_state_of(const struct block *b)
+{
+    return b->dirty != 0 ? EXTENT_DIRTY : EXTENT_CLEAN;
+}
+
+static unsigned extent_bin(size_t nblocks)
+{
+    if (nblocks <= EXTENT_EXACT)
+        return (unsigned)nblocks - 1;
+    unsigned bin = EXTENT_EXACT + ilog2(nblocks) - ilog2(EXTENT_EXACT);
+    return bin < EXTENT_BINS ? bin : EXTENT_BINS - 1;
+}
+
+static struct block *block_at(const struct block *b, ptrdiff_t distance)
+{
+    return pmap_block(block_address(b) + distance * (ptrdiff_t)BLOCK_BYTES);
+}
+
+static void extent_add(struct zone *z, struct block *first, size_t nblocks)
+{
+    enum extent_state s = extent_state_of(first);
+    unsigned i = extent_bin(nblocks);
+    first->nblocks = block_at(first, (ptrdiff_t)nblocks - 1)->nblocks = nblocks;
+    first->prev = NULL;
+    first->next = z->extent[s][i];
+    if (first->next != NULL)
+        first->next->prev = first;
+    z->extent[s][i] = first;
+    z->extent_used[s] |= (uint64_t)1 << i;
+    first->list = 0;
+}
+
+static void extent_remove(struct zone *z, struct block *first)
+{
+    enum extent_state s = extent_state_of(first);
+    unsigned i = extent_bin(first->nblocks);
+    if (first->next != NULL)
+        first->next->prev = first->prev;
+    if (first->prev != NULL)
+        first->prev->next = first->next;
+    else if ((z->extent[s][i] = first->next) == NULL)
+        z->extent_used[s] &= ~((uint64_t)1 << i);
+    first->list = NO_LIST;
+}
+
+static bool in_extent(const struct zone *z, const struct block *b, enum extent_state s)
+{
+    return b != NULL && b->free == BLOCK_ALL && &zones[b->node] == z && extent_state_of(b) == s;
+}
+
+/* The first block of the extent that holds b. Only its ends know its length, so from inside walk down to the first, which
+ * is on a list. Blocks are taken from an extent's start or end mostly. */
+static struct block *extent_first(const struct zone *z, struct block *b)
+{
+    if (b->list == NO_LIST && !in_extent(z, block_at(b, 1), extent_state_of(b)))
+        return block_at(b, 1 - (ptrdiff_t)b->nblocks);
+    while (b->list == NO_LIST)
+        b = block_at(b, -1);
+    return b;
+}
+
+static void extent_merge(struct zone *z, struct block *b)
+{
+    enum extent_state s = extent_state_of(b);
+    struct block *before = block_at(b, -1), *after = block_at(b, 1), *first = b;
+    size_t nblocks = 1;
+    if (in_extent(z, after, s)) {
+        nblocks += after->nblocks;
+        extent_remove(z, after);
     }
-    return BINS;
-}
-
-/* ---- free runs ---- */
-
-static struct page *page_after(const struct page *pg, size_t npages)
-{
-    return pmap_page(page_address(pg) + npages * PAGE_BYTES);
-}
-
-/* Describe a free run at both ends and enter it in its bin. */
-static void run_add(struct zone *z, struct page *pg, size_t npages, bool zeroed)
-{
-    if (npages > 1) {
-        struct page *last = pmap_page_init(page_address(pg) + (npages - 1) * PAGE_BYTES);
-        page_set_kind(last, PAGE_FREE_LAST);
-        last->npages = (uint32_t)npages;
-        last->zeroed = zeroed;
+    if (in_extent(z, before, s)) {
+        first = block_at(b, -(ptrdiff_t)before->nblocks);
+        nblocks += before->nblocks;
+        extent_remove(z, first);
     }
-    page_set_kind(pg, PAGE_FREE);
-    pg->npages = (uint32_t)npages;
-    pg->zeroed = zeroed;
-    bin_add(z, pg);
+    extent_add(z, first, nblocks);
 }
 
-static void run_remove(struct zone *z, struct page *pg)
+static void extent_leave(struct zone *z, struct block *b)
 {
-    bin_remove(z, pg);
-    if (pg->npages > 1)
-        page_set_kind(page_after(pg, pg->npages - 1), PAGE_NONE);
-    page_set_kind(pg, PAGE_NONE);
+    struct block *first = extent_first(z, b);
+    size_t nblocks = first->nblocks, before = b->number - first->number;
+    extent_remove(z, first);
+    if (before > 0)
+        extent_add(z, first, before);
+    if (nblocks > before + 1)
+        extent_add(z, block_at(b, 1), nblocks - before - 1);
 }
 
-/* The free run that ends just before pg, if there is one of that state. */
-static struct page *run_before(const struct page *pg, bool zeroed)
-{
-    char *a = page_address(pg);
-    struct page *last = pmap_page(a - PAGE_BYTES);
-    enum page_kind kind = last == NULL ? PAGE_NONE : page_kind(last);
-    if ((kind != PAGE_FREE && kind != PAGE_FREE_LAST) || last->zeroed != zeroed)
-        return NULL;
-    return kind == PAGE_FREE ? last : pmap_page(a - last->npages * PAGE_BYTES);
-}
+/* ---- the two moves of a block ---- */
 
-/* Enter a run, merged with neighbours of its state. PAGE_FREE before us may be the first page of a longer run only if
- * that run has a PAGE_FREE_LAST, which is what we see then; so PAGE_FREE next to us is a run of one page. */
-static void run_insert(struct zone *z, struct page *pg, size_t npages, bool zeroed)
+void block_detach(struct zone *z, struct block *b)
 {
-    struct page *before = run_before(pg, zeroed);
-    struct page *after = page_after(pg, npages);
-    if (after != NULL && page_kind(after) == PAGE_FREE && after->zeroed == zeroed && after->node == pg->node) {
-        npages += after->npages;
-        run_remove(z, after);
+    if (b->free == BLOCK_ALL) {
+        extent_leave(z, b);
+        return;
     }
-    if (before != NULL && before->node == pg->node) {
-        npages += before->npages;
-        run_remove(z, before);
-        page_set_kind(pg, PAGE_NONE);
-        pg = before;
+    if (b->free != 0)
+        partial_remove(&z->partial, b);
+    if (b->dirty != 0)
+        dirty_remove(&z->dirty, b);
+}
+
+void block_attach(struct zone *z, struct block *b)
+{
+    b->list = b->dirty_list = NO_LIST;
+    if (b->free == BLOCK_ALL) {
+        extent_merge(z, b);
+        return;
     }
-    run_add(z, pg, npages, zeroed);
+    if (b->free != 0)
+        partial_add(&z->partial, b);
+    if (b->dirty != 0)
+        dirty_add(&z->dirty, b);
 }
 
-static size_t lead_pages(const struct page *pg, size_t align_pages)
+static void count_pages(struct zone *z, const struct block *b, uint32_t mask, size_t sign)
 {
-    return (size_t)(-(uintptr_t)pg->pfn & (align_pages - 1));
+    size_t dirty = block_count(b->dirty & mask), lazy = block_count(b->lazy & mask);
+    owner_add(&z->dirty_pages, sign * dirty);
+    z->lazy_pages += sign * lazy;
+    z->clean_pages += sign * (block_count(mask) - dirty - lazy);
 }
 
-static bool fits(const struct page *pg, size_t npages, size_t align_pages)
+/* ---- ranges of pages that may cross blocks ---- */
+
+struct range {
+    struct block *b;
+    unsigned first;
+    size_t npages; /* still to go, those of the present block included */
+};
+
+static struct range range_of(const char *a, size_t npages)
 {
-    return pg->npages >= lead_pages(pg, align_pages) + npages;
+    return (struct range){pmap_block(a), (unsigned)((uintptr_t)a >> PAGE_SHIFT) & (BLOCK_PAGES - 1), npages};
 }
 
-/* Smallest run that fits: exact bins hold one length each; in the others look along the list. */
-static struct page *find_run(const struct zone *z, enum run_state s, size_t npages, size_t align_pages)
+static unsigned range_part(const struct range *r)
 {
-    for (unsigned b = next_bin(z, s, bin_of(npages)); b < BINS; b = next_bin(z, s, b + 1))
-        for (struct page *pg = z->bin[s][b]; pg != NULL; pg = pg->next)
-            if (fits(pg, npages, align_pages))
-                return pg;
+    size_t room = BLOCK_PAGES - r->first;
+    return (unsigned)(r->npages < room ? r->npages : room);
+}
+
+static void range_next(struct range *r)
+{
+    r->npages -= range_part(r);
+    r->first = 0;
+    if (r->npages > 0)
+        r->b = block_at(r->b, 1);
+}
+
+/* How many free pages of a range are not resident. */
+static size_t range_fresh(const char *a, size_t npages)
+{
+    size_t fresh = 0;
+    for (struct range r = range_of(a, npages); r.npages > 0; range_next(&r))
+        fresh += block_count(block_mask(r.first, range_part(&r)) & ~r.b->dirty);
+    return fresh;
+}
+
+/* Take free pages out. Result: do all of them read as zero? */
+static bool range_take(struct zone *z, const char *a, size_t npages)
+{
+    bool zero = true;
+    for (struct range r = range_of(a, npages); r.npages > 0; range_next(&r)) {
+        uint32_t mask = block_mask(r.first, range_part(&r));
+        block_detach(z, r.b);
+        count_pages(z, r.b, mask, (size_t)-1);
+        zero = zero && ((r.b->dirty | r.b->lazy) & mask) == 0;
+        r.b->free &= ~mask;
+        r.b->dirty &= ~mask;
+        r.b->lazy &= ~mask;
+        block_attach(z, r.b);
+    }
+    owner_add(&z->out_pages, npages);
+    giveback_dirty(&z->give, z->dirty_pages);
+    return zero;
+}
+
+static void range_put(struct zone *z, const char *a, size_t npages, bool zeroed)
+{
+    for (struct range r = range_of(a, npages); r.npages > 0; range_next(&r)) {
+        uint32_t mask = block_mask(r.first, range_part(&r));
+        block_detach(z, r.b);
+        r.b->free |= mask;
+        if (!zeroed)
+            r.b->dirty |= mask;
+        count_pages(z, r.b, mask, 1);
+        block_attach(z, r.b);
+    }
+    owner_add(&z->out_pages, -npages);
+}
+
+static bool range_is_free(const struct zone *z, const char *a, size_t npages)
+{
+    for (struct range r = range_of(a, npages); r.npages > 0; range_next(&r)) {
+        if (r.b == NULL || &zones[r.b->node] != z)
+            return false;
+        uint32_t mask = block_mask(r.first, range_part(&r));
+        if ((r.b->free & mask) != mask)
+            return false;
+    }
+    return true;
+}
+
+/* ---- finding pages ---- */
+
+static char *page_of_block(const struct block *b, unsigned page)
+{
+    return block_address(b) + page * PAGE_BYTES;
+}
+
+static struct block *smallest_extent(const struct zone *z, enum extent_state s)
+{
+    uint64_t used = z->extent_used[s];
+    return used == 0 ? NULL : z->extent[s][__builtin_ctzll(used)];
+}
+
+/* A free aligned piece of 2^order pages of a block whose first npages are all dirty. Fails: BLOCK_PAGES. */
+static unsigned pick_dirty(const struct block *b, unsigned order, size_t npages)
+{
+    if (npages == (size_t)1 << order)
+        return block_pick(b->dirty, order);
+    for (uint32_t pieces = block_pieces(b->free, order); pieces != 0; pieces &= pieces - 1) {
+        unsigned page = (unsigned)__builtin_ctz(pieces);
+        uint32_t mask = block_mask(page, (unsigned)npages);
+        if ((b->dirty & mask) == mask)
+            return page;
+    }
+    return BLOCK_PAGES;
+}
+
+/* A free piece of 2^order pages whose first npages are dirty, of the fullest block. A length that is no power of two may
+ * lie in a block whose largest dirty piece is smaller: a few are looked at. */
+static char *find_dirty(const struct zone *z, unsigned order, size_t npages)
+{
+    unsigned looks = 0;
+    for (uint64_t fit = z->dirty.used & lists_with(ilog2(npages)); fit != 0 && looks < DIRTY_LOOKS; fit &= fit - 1)
+        for (struct block *b = z->dirty.head[__builtin_ctzll(fit)]; b != NULL && looks++ < DIRTY_LOOKS; b = b->dirty_next) {
+            unsigned page = pick_dirty(b, order, npages);
+            if (page != BLOCK_PAGES)
+                return page_of_block(b, page);
+        }
+    struct block *b = smallest_extent(z, EXTENT_DIRTY);
+    unsigned page = b == NULL ? BLOCK_PAGES : pick_dirty(b, order, npages);
+    return page == BLOCK_PAGES ? NULL : page_of_block(b, page);
+}
+
+/* A free piece, of whatever state. */
+static char *find_free(const struct zone *z, unsigned order)
+{
+    struct block *b = fullest_block(&z->partial, order);
+    if (b == NULL)
+        b = smallest_extent(z, EXTENT_CLEAN);
+    if (b == NULL)
+        b = smallest_extent(z, EXTENT_DIRTY);
+    return b == NULL ? NULL : page_of_block(b, block_pick(b->free, order));
+}
+
+static size_t blocks_before(const struct block *b, size_t align_blocks)
+{
+    return -(size_t)b->number & (align_blocks - 1);
+}
+
+/* The shortest extent that holds nblocks aligned ones; in the bins of several lengths a few are looked at. */
+static char *find_extent(const struct zone *z, enum extent_state s, size_t nblocks, size_t align_blocks)
+{
+    uint64_t bins = z->extent_used[s] & (~(uint64_t)0 << extent_bin(nblocks));
+    for (; bins != 0; bins &= bins - 1) {
+        struct block *b = z->extent[s][__builtin_ctzll(bins)];
+        for (unsigned looks = 0; b != NULL && looks < ZONE_HOLD_BLOCKS; b = b->next, looks++) {
+            size_t lead = blocks_before(b, align_blocks);
+            if (b->nblocks >= lead + nblocks)
+                return block_address(b) + lead * BLOCK_BYTES;
+        }
+    }
     return NULL;
 }
 
-/* Cut npages out of a free run; what is before and behind stays free. */
-static struct page *carve(struct zone *z, struct page *run, size_t npages, size_t align_pages)
+/* A dirty extent that is too short alone, but not with the clean ones beside it: a large block that was purged in part
+ * is whole again. The longest dirty extents are tried, a few. */
+static char *find_mixed(const struct zone *z, size_t nblocks)
 {
-    size_t total = run->npages, lead = lead_pages(run, align_pages);
-    bool zeroed = run->zeroed;
-    uint8_t node = run->node;
-    char *a = page_address(run);
-    run_remove(z, run);
-    struct page *pg = pmap_page_init(a + lead * PAGE_BYTES);
-    pg->node = node;
-    if (lead > 0)
-        run_add(z, run, lead, zeroed);
-    if (total > lead + npages) {
-        struct page *rest = pmap_page_init(a + (lead + npages) * PAGE_BYTES);
-        rest->node = node;
-        run_add(z, rest, total - lead - npages, zeroed);
+    for (uint64_t bins = z->extent_used[EXTENT_DIRTY]; bins != 0;) {
+        unsigned i = 63 - (unsigned)__builtin_clzll(bins);
+        bins &= ~((uint64_t)1 << i);
+        struct block *b = z->extent[EXTENT_DIRTY][i];
+        for (unsigned looks = 0; b != NULL && looks < 4; b = b->next, looks++) {
+            struct block *before = block_at(b, -1), *after = block_at(b, (ptrdiff_t)b->nblocks);
+            size_t more = in_extent(z, after, EXTENT_CLEAN) ? after->nblocks : 0;
+            if (b->nblocks + more >= nblocks)
+                return block_address(b);
+            size_t less = in_extent(z, before, EXTENT_CLEAN) ? before->nblocks : 0;
+            if (less + b->nblocks + more >= nblocks)
+                return block_address(b) - (nblocks - b->nblocks - more) * BLOCK_BYTES;
+        }
     }
-    page_set_kind(pg, PAGE_CACHED);
-    pg->npages = (uint32_t)npages;
-    pg->zeroed = zeroed;
-    owner_add(&z->out_pages, npages);
-    return pg;
+    return NULL;
+}
+
+static char *find_blocks(const struct zone *z, size_t npages, size_t align_pages)
+{
+    size_t nblocks = (npages + BLOCK_PAGES - 1) / BLOCK_PAGES;
+    size_t align_blocks = align_pages <= BLOCK_PAGES ? 1 : align_pages / BLOCK_PAGES;
+    char *a = find_extent(z, EXTENT_DIRTY, nblocks, align_blocks);
+    if (a == NULL && align_blocks == 1)
+        a = find_mixed(z, nblocks);
+    return a != NULL ? a : find_extent(z, EXTENT_CLEAN, nblocks, align_blocks);
 }
 
 /* ---- the interface ---- */
 
+/* Describe pages that have just left the zone as a run. */
+static struct page *dress_run(const struct zone *z, char *a, size_t npages, bool zeroed)
+{
+    struct page *pg = pmap_page_init(a);
+    page_set_kind(pg, PAGE_CACHED);
+    pg->node = (uint16_t)(z - zones);
+    pg->npages = (uint32_t)npages;
+    pg->zeroed = zeroed;
+    return pg;
+}
+
+/* The clean masks of a run's pages: all or nothing, by page. `clean` is the block's mask of pages that read as zero. */
+static void set_clean(struct page *pg, unsigned first, unsigned npages, uint32_t clean)
+{
+    for (unsigned i = 0; i < npages; i++)
+        pg[i].clean = (clean >> (first + i) & 1) != 0 ? clean_all() : 0;
+}
+
+/* Pages were taken that are not resident: was that a regret? */
+static void note_fresh(struct zone *z, size_t fresh)
+{
+    if (fresh == 0 || z->give.gone == 0)
+        return;
+    struct give_view v = zone_view(z, clock_coarse_ms());
+    giveback_wanted(&z->give, fresh, &v);
+    store_relaxed(&z->spiking, z->give.spiking);
+}
+
+/* Take npages at a out of the zone, if the limits allow it. Lock held. */
+static struct page *take_run(struct zone *z, char *a, size_t npages)
+{
+    const struct block *b = pmap_block(a);
+    unsigned first = (unsigned)((uintptr_t)a >> PAGE_SHIFT) & (BLOCK_PAGES - 1);
+    uint32_t clean = b->free & ~(b->dirty | b->lazy);
+    size_t fresh = range_fresh(a, npages);
+    if (!limit_charge(fresh * PAGE_BYTES))
+        return NULL;
+    note_fresh(z, fresh);
+    struct page *pg = dress_run(z, a, npages, range_take(z, a, npages));
+    if (first + npages <= BLOCK_PAGES)
+        set_clean(pg, first, (unsigned)npages, clean);
+    return pg;
+}
+
+static unsigned piece_order(size_t npages, size_t align_pages)
+{
+    unsigned order = ilog2_up(npages), align = ilog2_up(align_pages);
+    return order > align ? order : align;
+}
+
 struct page *zone_try_alloc(unsigned node, size_t npages, size_t align_pages)
 {
     struct zone *z = &zones[node];
+    unsigned order = piece_order(npages, align_pages);
     lock_acquire(&z->lock, RANK_ZONE);
-    struct page *run = find_run(z, DIRTY, npages, align_pages);
-    if (run == NULL)
-        run = find_run(z, CLEAN, npages, align_pages);
-    struct page *pg = run == NULL ? NULL : carve(z, run, npages, align_pages);
+    char *a = NULL;
+    if (order >= BLOCK_ORDER)
+        a = find_blocks(z, npages, align_pages);
+    else if ((a = find_dirty(z, order, npages)) == NULL)
+        a = find_free(z, order);
+    struct page *pg = a == NULL ? NULL : take_run(z, a, npages);
+    lock_release(&z->lock);
+    return pg;
+}
+
+/* How many pages of the wanted ones a piece at a offers: as many as follow it in its state. */
+static size_t run_at(const char *a, unsigned order, size_t npages)
+{
+    const struct block *b = pmap_block(a);
+    unsigned first = (unsigned)((uintptr_t)a >> PAGE_SHIFT) & (BLOCK_PAGES - 1), skip;
+    uint32_t mask = (b->dirty >> first & 1) != 0 ? b->dirty : b->free & ~b->dirty;
+    size_t have = block_run(mask >> first, &skip);
+    have = have < npages ? have : npages;
+    return have >> order == 0 ? (size_t)1 << order : have >> order << order;
+}
+
+struct page *zone_try_alloc_some(unsigned node, unsigned order, size_t npages)
+{
+    struct zone *z = &zones[node];
+    lock_acquire(&z->lock, RANK_ZONE);
+    char *a = find_dirty(z, order, (size_t)1 << order);
+    if (a == NULL) {
+        a = find_free(z, ilog2_up(npages));
+        a = a != NULL ? a : find_free(z, order);
+    }
+    struct page *pg = a == NULL ? NULL : take_run(z, a, run_at(a, order, npages));
     lock_release(&z->lock);
     return pg;
 }
@@ -207,24 +496,41 @@ static bool add_window(unsigned node, size_t need)
     if (r == NULL)
         return false;
     struct zone *z = &zones[node];
+    size_t npages = r->size >> PAGE_SHIFT;
     lock_acquire(&z->lock, RANK_ZONE);
-    struct page *pg = pmap_page_init(r->base);
-    pg->node = (uint8_t)node;
-    run_insert(z, pg, r->size >> PAGE_SHIFT, true);
+    for (struct range part = range_of(r->base, npages); part.npages > 0; range_next(&part)) {
+        char *a = r->base + (npages - part.npages) * PAGE_BYTES;
+        part.b->number = (uint32_t)((uintptr_t)a >> BLOCK_SHIFT);
+        part.b->node = (uint16_t)node;
+    }
+    owner_add(&z->out_pages, npages);
+    range_put(z, r->base, npages, true);
     lock_release(&z->lock);
     return true;
 }
 
+/* Address space that is sure to hold the run, wherever it begins. */
+static size_t window_need(size_t npages, size_t align_pages)
+{
+    unsigned order = piece_order(npages, align_pages);
+    if (order < BLOCK_ORDER)
+        return (PAGE_BYTES << order) * 2 - PAGE_BYTES;
+    size_t align = align_pages < BLOCK_PAGES ? BLOCK_PAGES : align_pages;
+    return align_up(npages * PAGE_BYTES, BLOCK_BYTES) + align * PAGE_BYTES - PAGE_BYTES;
+}
+
 struct page *zone_alloc(unsigned node, size_t npages, size_t align_pages)
 {
-    size_t need = (npages + align_pages - 1) << PAGE_SHIFT;
+    if (UNLIKELY(npages > (size_t)UINT32_MAX >> 1))
+        return NULL;
     for (;;) {
+        size_t refusals = limit_stats().refusals;
         struct page *pg = zone_try_alloc(node, npages, align_pages);
         if (pg != NULL)
             return pg;
-        if (add_window(node, need))
+        if (limit_stats().refusals == refusals && add_window(node, window_need(npages, align_pages)))
             continue;
-        /* No address space left: purged pages merge with clean neighbours into longer runs. */
+        /* No address space left, or a limit: purged pages join clean neighbours, and are no longer charged. */
         if (zone_purge(node, 0) == 0)
             return zone_try_alloc(node, npages, align_pages);
     }
@@ -233,9 +539,27 @@ struct page *zone_alloc(unsigned node, size_t npages, size_t align_pages)
 void zone_free(struct page *pg, size_t npages, bool zeroed)
 {
     struct zone *z = &zones[pg->node];
+    page_set_kind(pg, PAGE_NONE);
     lock_acquire(&z->lock, RANK_ZONE);
-    owner_add(&z->out_pages, -npages);
-    run_insert(z, pg, npages, zeroed);
+    range_put(z, page_address(pg), npages, zeroed);
+    if (zeroed)
+        limit_uncharge(npages * PAGE_BYTES);
+    lock_release(&z->lock);
+}
+
+void zone_free_list(struct page *list)
+{
+    if (list == NULL)
+        return;
+    struct zone *z = &zones[list->node];
+    lock_acquire(&z->lock, RANK_ZONE);
+    for (struct page *pg = list, *next; pg != NULL; pg = next) {
+        next = pg->next;
+        page_set_kind(pg, PAGE_NONE);
+        range_put(z, page_address(pg), pg->npages, pg->zeroed);
+        if (pg->zeroed)
+            limit_uncharge(pg->npages * PAGE_BYTES);
+    }
     lock_release(&z->lock);
 }
 
@@ -253,187 +577,115 @@ struct page *zone_split(struct page *pg, size_t first_pages)
 void zone_shrink(struct page *pg, size_t npages)
 {
     size_t rest = pg->npages - npages;
-    if (rest == 0)
-        return;
-    struct page *tail = zone_split(pg, npages);
-    page_set_kind(tail, PAGE_CACHED);
-    zone_free(tail, rest, false);
+    if (rest != 0)
+        zone_free(zone_split(pg, npages), rest, false);
 }
 
 bool zone_grow(struct page *pg, size_t npages)
 {
     struct zone *z = &zones[pg->node];
+    char *after = page_address(pg) + pg->npages * PAGE_BYTES;
     size_t more = npages - pg->npages;
     lock_acquire(&z->lock, RANK_ZONE);
-    struct page *after = page_after(pg, pg->npages);
-    bool ok = after != NULL && page_kind(after) == PAGE_FREE && after->node == pg->node && after->npages >= more;
+    bool ok = range_is_free(z, after, more) && limit_charge(range_fresh(after, more) * PAGE_BYTES);
     if (ok) {
-        page_set_kind(carve(z, after, more, 1), PAGE_NONE);
+        range_take(z, after, more);
         pg->npages = (uint32_t)npages;
     }
     lock_release(&z->lock);
     return ok;
 }
 
-/* ---- giving back ---- */
-
-/* Take the longest dirty runs out of the bins, none below shortest, at most max pages; they stand on z->purging
- * meanwhile. */
-static struct page *isolate_locked(struct zone *z, size_t max_pages, size_t shortest)
-{
-    size_t taken = 0;
-    struct page *list = NULL;
-    for (int w = BIN_WORDS - 1; w >= 0; w--) {
-        while (z->used_bins[DIRTY][w] != 0 && taken < max_pages) {
-            unsigned b = (unsigned)w * 64 + 63 - (unsigned)__builtin_clzll(z->used_bins[DIRTY][w]);
-            struct page *pg = z->bin[DIRTY][b];
-            if (pg->npages < shortest)
-                goto enough;
-            size_t npages = pg->npages, want = max_pages - taken;
-            if (npages > want)
-                pg = carve(z, pg, npages = want, 1);
-            else {
-                run_remove(z, pg);
-                owner_add(&z->out_pages, npages);
-            }
-            page_set_kind(pg, PAGE_CACHED);
-            pg->npages = (uint32_t)npages;
-            pg->next = list;
-            list = pg;
-            taken += npages;
-        }
-    }
-enough:
-    z->purging = list;
-    return list;
-}
-
-static void put_back_locked(struct zone *z, bool clean)
-{
-    struct page *pg = z->purging, *next;
-    z->purging = NULL;
-    for (; pg != NULL; pg = next) {
-        next = pg->next;
-        owner_add(&z->out_pages, -(size_t)pg->npages);
-        run_insert(z, pg, pg->npages, clean);
-    }
-}
-
-/* One round: isolate, let go of the lock, purge, put back. Result: pages given back. */
-static size_t purge_round(struct zone *z, size_t keep_pages, size_t shortest)
-{
-    size_t max = ZONE_PURGE_MAX >> PAGE_SHIFT, purged = 0;
-    lock_acquire(&z->lock, RANK_ZONE);
-    size_t dirty = z->pages[DIRTY];
-    bool go = !z->purge_running && dirty > keep_pages;
-    struct page *list = NULL;
-    if (go) {
-        z->purge_running = true;
-        list = isolate_locked(z, dirty - keep_pages < max ? dirty - keep_pages : max, shortest);
-    }
-    lock_release(&z->lock);
-    if (!go)
-        return 0;
-    bool clean = true;
-    size_t calls = 0;
-    for (struct page *pg = list; pg != NULL && clean; pg = pg->next, calls++) {
-        clean = vm_purge(page_address(pg), pg->npages * PAGE_BYTES) == 0;
-        if (clean)
-            purged += pg->npages;
-    }
-    lock_acquire(&z->lock, RANK_ZONE);
-    z->purge_calls += calls;
-    z->purged_pages += purged;
-    z->purge_failures += !clean;
-    put_back_locked(z, clean); /* after a failure nothing is known: all of them are dirty */
-    z->purge_running = false;
-    lock_release(&z->lock);
-    return clean ? purged : 0;
-}
-
-static size_t purge_down(unsigned node, size_t keep_pages, size_t shortest)
-{
-    size_t total = 0, round;
-    if (opt.purge == OPT_PURGE_OFF)
-        return 0;
-    while ((round = purge_round(&zones[node], keep_pages, shortest)) != 0)
-        total += round;
-    return total;
-}
-
-size_t zone_purge(unsigned node, size_t keep)
-{
-    return purge_down(node, keep >> PAGE_SHIFT, 1) << PAGE_SHIFT;
-}
-
-void zone_relax(unsigned node)
-{
-    struct zone *z = &zones[node];
-    size_t keep = opt.keep >> PAGE_SHIFT;
-    size_t share = load_relaxed(&z->out_pages) / 4; /* racy reads: a hint when to look */
-    size_t allowed = keep > share ? keep : share;
-    if (LIKELY(load_relaxed(&z->pages[DIRTY]) <= allowed))
-        return;
-    size_t skip = load_relaxed(&z->relax_skip);
-    if (skip > 0)
-        store_relaxed(&z->relax_skip, skip - 1);
-    else if (purge_down(node, allowed / 2, ZONE_PURGE_RUN >> PAGE_SHIFT) == 0)
-        store_relaxed(&z->relax_skip, RELAX_SKIP);
-}
+/* ---- looking at it ---- */
 
 struct zone_stats zone_stats(unsigned node)
 {
     struct zone *z = &zones[node];
     lock_acquire(&z->lock, RANK_ZONE);
     struct zone_stats s = {
-        .dirty = z->pages[DIRTY] << PAGE_SHIFT,
-        .clean = z->pages[CLEAN] << PAGE_SHIFT,
+        .dirty = z->dirty_pages << PAGE_SHIFT,
+        .lazy = z->lazy_pages << PAGE_SHIFT,
+        .clean = z->clean_pages << PAGE_SHIFT,
         .out = z->out_pages << PAGE_SHIFT,
         .purged = z->purged_pages << PAGE_SHIFT,
         .purge_calls = z->purge_calls,
         .purge_failures = z->purge_failures,
+        .credit = z->give.credit << PAGE_SHIFT,
+        .lock_acquired = z->lock.acquired,
+        .lock_contended = z->lock.contended,
     };
     lock_release(&z->lock);
     return s;
 }
 
+struct page_sums {
+    size_t dirty, lazy, clean;
+};
+
+static void check_block(const struct zone *z, const struct block *b, struct page_sums *sum)
+{
+    CHECK(&zones[b->node] == z);
+    CHECK(pmap_block(block_address(b)) == b);
+    CHECK_EQ(b->dirty & ~b->free, 0); /* INV-ZONE-1 */
+    CHECK_EQ(b->lazy & ~b->free, 0);
+    CHECK_EQ(b->lazy & b->dirty, 0);
+    CHECK_EQ(b->flight & b->free, 0);
+    sum->dirty += block_count(b->dirty);
+    sum->lazy += block_count(b->lazy);
+    sum->clean += block_count(b->free & ~b->dirty & ~b->lazy);
+}
+
+static void check_lists(const struct zone *z, struct page_sums *sum)
+{
+    size_t dirty = 0;
+    for (unsigned i = 0; i < BLOCK_LISTS; i++) {
+        CHECK_EQ(z->partial.head[i] != NULL, (z->partial.used >> i & 1) != 0);
+        CHECK_EQ(z->dirty.head[i] != NULL, (z->dirty.used >> i & 1) != 0);
+        for (struct block *b = z->partial.head[i]; b != NULL; b = b->next) {
+            CHECK(b->free != 0 && b->free != BLOCK_ALL);
+            CHECK_EQ(list_for(b, b->free), i); /* INV-ZONE-2 */
+            CHECK_EQ(b->list, i);
+            check_block(z, b, sum);
+        }
+        for (struct block *b = z->dirty.head[i]; b != NULL; b = b->dirty_next) {
+            CHECK(b->dirty != 0);
+            CHECK_EQ(list_for(b, b->dirty), i);
+            CHECK(b->list != NO_LIST);
+            dirty += block_count(b->dirty);
+        }
+    }
+    CHECK_EQ(dirty, sum->dirty);
+}
+
+static void check_extent(const struct zone *z, struct block *first, enum extent_state s, struct page_sums *sum)
+{
+    CHECK(!in_extent(z, block_at(first, -1), s)); /* INV-ZONE-5 */
+    CHECK(!in_extent(z, block_at(first, (ptrdiff_t)first->nblocks), s));
+    CHECK_EQ(block_at(first, (ptrdiff_t)first->nblocks - 1)->nblocks, first->nblocks);
+    for (size_t i = 0; i < first->nblocks; i++) {
+        struct block *b = block_at(first, (ptrdiff_t)i);
+        CHECK(in_extent(z, b, s));
+        CHECK_EQ(b->list != NO_LIST, i == 0);
+        check_block(z, b, sum);
+    }
+}
+
 void zone_check(unsigned node)
 {
     struct zone *z = &zones[node];
+    struct page_sums sum = {0};
     lock_acquire(&z->lock, RANK_ZONE);
-    for (int s = 0; s < STATES; s++) {
-        size_t pages = 0;
-        for (unsigned b = 0; b < BINS; b++) {
-            CHECK_EQ(z->bin[s][b] != NULL, (z->used_bins[s][b / 64] >> (b % 64) & 1) != 0);
-            for (struct page *pg = z->bin[s][b]; pg != NULL; pg = pg->next) {
-                CHECK_EQ(pg->kind, PAGE_FREE);
-                CHECK_EQ(bin_of(pg->npages), b);
-                CHECK_EQ(state_of(pg), (enum run_state)s);
-                CHECK(run_before(pg, pg->zeroed) == NULL);
-                if (pg->npages > 1)
-                    CHECK_EQ(page_after(pg, pg->npages - 1)->kind, PAGE_FREE_LAST);
-                pages += pg->npages;
+    check_lists(z, &sum);
+    for (int s = 0; s < EXTENT_STATES; s++)
+        for (unsigned i = 0; i < EXTENT_BINS; i++) {
+            CHECK_EQ(z->extent[s][i] != NULL, (z->extent_used[s] >> i & 1) != 0);
+            for (struct block *b = z->extent[s][i]; b != NULL; b = b->next) {
+                CHECK_EQ(extent_bin(b->nblocks), i);
+                check_extent(z, b, (enum extent_state)s, &sum);
             }
         }
-        CHECK_EQ(pages, z->pages[s]);
-    }
+    CHECK_EQ(sum.dirty, z->dirty_pages); /* INV-ZONE-3 */
+    CHECK_EQ(sum.lazy, z->lazy_pages);
+    CHECK_EQ(sum.clean, z->clean_pages);
     lock_release(&z->lock);
-}
-
-void zone_fork_hold(void)
-{
-    for (unsigned n = 0; n < numa_count(); n++)
-        lock_fork_hold(&zones[n].lock, RANK_ZONE);
-}
-
-void zone_fork_open(bool child)
-{
-    for (unsigned n = 0; n < numa_count(); n++) {
-        struct zone *z = &zones[n];
-        if (child) {
-            put_back_locked(z, false);
-            z->purge_running = false;
-        }
-        lock_fork_open(&z->lock);
-    }
 }

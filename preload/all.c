@@ -6,6 +6,7 @@
 #include "compat/os/vm.c"
 #include "compat/os/lock.c"
 #include "compat/os/cpu.c"
+#include "compat/os/clock.c"
 #include "compat/os/fmt.c"
 #include "compat/os/env.c"
 #include "compat/os/tls.c"
@@ -14,8 +15,11 @@
 #include "core/opt.c"
 #include "core/misuse.c"
 #include "core/size.c"
+#include "core/giveback.c"
+#include "core/limit.c"
 
 #include "core/meta.c"
+#include "core/pcp_tune.c"
 
 #include "core/maple_frame.c"
 #include "core/maple_path.c"
@@ -28,18 +32,22 @@
 #include "core/maple_check.c"
 
 #include "core/pmap.c"
+#include "core/clean.c"
 #include "core/region.c"
 
 #include "core/zone.c"
+#include "core/zone_purge.c"
 #include "core/pcp.c"
 
 #include "core/slab.c"
+#include "core/slab_holes.c"
 #include "core/large.c"
 
 #include "core/barn.c"
 #include "core/tcache.c"
 
 #include "core/libc.c"
+#include "core/reclaim.c"
 #include "core/report.c"
 #include "core/alloc.c"
 #include "core/life.c"

@@ -6,6 +6,7 @@
  */
 #include "compat/os/cc.h"
 #include "core/alloc.h"
+#include "core/reclaim.h"
 #include "core/report.h"
 
 #include <errno.h>
@@ -81,7 +82,7 @@ int mallopt(int parameter, int value)
 
 int malloc_trim(size_t keep)
 {
-    return alloc_trim(keep);
+    return reclaim_trim(keep);
 }
 
 void malloc_stats(void)

@@ -90,14 +90,24 @@ static int advise(void *p, size_t size, int advice)
     return ret;
 }
 
+int vm_purge_more(void *p, size_t size)
+{
+    return advise(p, size, MADV_DONTNEED);
+}
+
 int vm_purge(void *p, size_t size)
 {
     volatile uint64_t *first = p;
     *first = ~(uint64_t)0;
     int ret = advise(p, size, MADV_DONTNEED);
-    if (ret != 0)
-        return ret;
-    return *first == 0 ? 0 : -ENOSYS;
+    if (ret == 0 && *first != 0)
+        ret = -ENOSYS;
+    return ret != 0 ? ret : advise(p, vm_page_size(), MADV_DONTNEED);
+}
+
+int vm_purge_lazily(void *p, size_t size)
+{
+    return advise(p, size, MADV_FREE);
 }
 
 void *vm_remap(void *p, size_t old_size, size_t new_size)

@@ -33,8 +33,17 @@ void *vm_map_aligned(size_t size, size_t align, bool reserve);
 int vm_unmap(void *p, size_t size);
 
 /* What: give the pages of a range back; they read as zero afterwards if 0 is returned, which is verified on the first
- * word: an emulator or a filter may do nothing and say yes. Fails: -errno, contents then unknown. Locks: none. */
+ * word: an emulator or a filter may do nothing and say yes. The look may leave a page behind, where the kernel has no
+ * shared one for reads, so that page is given back once more. Fails: -errno, contents then unknown. Locks: none.
+ * Cost: two madvise. */
 int vm_purge(void *p, size_t size);
+
+/* What: the same without the look, for one of many ranges: vm_purge has just said 0 for the first. Cost: one madvise. */
+int vm_purge_more(void *p, size_t size);
+
+/* What: let the system take the pages of a range when it needs memory (MADV_FREE): resident until then, and of unknown
+ * contents until written. Fails: -errno. Locks: none may be held. */
+int vm_purge_lazily(void *p, size_t size);
 
 /* What: resize a mapping made by vm_map, moving it if need be. Fails: NULL and the old one is untouched. */
 void *vm_remap(void *p, size_t old_size, size_t new_size);

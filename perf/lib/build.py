@@ -17,13 +17,16 @@ PROGRAMS = {
     "control": (["control.c"], []),
     "nothing": (["nothing.c"], []),
     "starts": (["starts.c"], []),
-    "micro": (["micro/*.c"], ["-fno-builtin"]),
+    "micro": ([f"micro/{n}.c" for n in ("micro", "pairs", "batch", "replace", "grow", "aligned", "large", "prodcons",
+                                        "churn")], ["-fno-builtin"]),
+    "regions": (["regions/*.c"], ["-fno-builtin"]),
     "wordcount": (["wordcount.c"], ["-fno-builtin"]),
     "maple_bench": (["maple_*.c"] + ["../core/maple_*.c", "../core/dbg.c", "../compat/os/fmt.c", "../compat/os/lock.c"],
                     ["-D_GNU_SOURCE=", "-DSHEAF_DEBUG=0", "-fvisibility=hidden", "-iquote", TOP, "-iquote",
                      os.path.join(TOP, "core"), "-iquote", os.path.join(TOP, "compat", "os")]),
     "libempty.so": (["libempty.c"], ["-fPIC", "-shared"]),
-}
+} | {f"gb_{n}": ([f"micro/gb_{n}.c"], ["-fno-builtin"])
+     for n in ("spike", "frag", "batch", "loop", "pipe", "threads", "child", "latency", "huge")}
 _made = {}
 
 
@@ -58,7 +61,7 @@ def program(name):
     if name not in _made:
         dirs = [os.environ.get("SHEAF_PERF_BIN"), PERF, os.path.join(os.getcwd(), "perf"),
                 os.path.join(TOP, "build", "perf")]
-        files = [os.path.join(d, f) for d in dirs if d for f in (name, os.path.join(name, name))]
+        files = [os.path.join(d, f) for d in dirs if d for f in (name, os.path.join(name, name), os.path.join("micro", name))]
         found = [f for f in files if os.path.isfile(f) and os.access(f, os.X_OK)]
         _made[name] = found[0] if found else _compile(name)
     return _made[name]

@@ -4,6 +4,7 @@
 
 #include "compat/os/vm.h"
 #include "core/alloc.h"
+#include "core/reclaim.h"
 #include "core/barn.h"
 #include "core/misuse.h"
 #include "core/opt.h"
@@ -272,7 +273,7 @@ static void mixed(unsigned thread)
         if (step % 1500 == 0)
             check_heap();
         if (step % 4000 == 0)
-            alloc_trim(0);
+            reclaim_trim(0);
     }
     for (int i = 0; i < SLOTS; i++)
         if (slots[i].p != NULL) {
@@ -460,7 +461,7 @@ TEST(alloc, trim_empties_every_layer)
     unit_free(run);
     unit_free(window);
     size_t purged = zone_stats(NODE).purged;
-    EXPECT(alloc_trim(0));
+    EXPECT(reclaim_trim(0));
     for (class_t c = 0; c < SIZE_CLASSES; c++) {
         EXPECT_EQ(slab_stats(c, NODE).slabs, 0);
         EXPECT_EQ(barn_stats(c, NODE).full, 0);
@@ -469,21 +470,21 @@ TEST(alloc, trim_empties_every_layer)
     EXPECT_EQ(zone_stats(NODE).dirty, 0);
     EXPECT_EQ(zone_stats(NODE).out, 0);
     EXPECT(zone_stats(NODE).purged > purged);
-    EXPECT(!alloc_trim(0)); /* nothing left to give */
+    EXPECT(!reclaim_trim(0)); /* nothing left to give */
     check_heap();
 }
 
 TEST(alloc, trim_keeps_what_it_is_told_to)
 {
-    alloc_trim(0);
+    reclaim_trim(0);
     char *p = unit_malloc(8 * MIB);
     memset(p, 1, 8 * MIB);
     unit_free(p);
     EXPECT(zone_stats(NODE).dirty >= 8 * MIB);
-    EXPECT(alloc_trim(2 * MIB));
+    EXPECT(reclaim_trim(2 * MIB));
     EXPECT_EQ(zone_stats(NODE).dirty, 2 * MIB);
-    EXPECT(!alloc_trim(2 * MIB));
-    alloc_trim(0);
+    EXPECT(!reclaim_trim(2 * MIB));
+    reclaim_trim(0);
 }
 
 TEST(alloc, trim_leaves_live_blocks_alone)
@@ -498,7 +499,7 @@ TEST(alloc, trim_leaves_live_blocks_alone)
     }
     for (unsigned i = 0; i < N; i += 2)
         unit_free(s[i].p);
-    alloc_trim(0);
+    reclaim_trim(0);
     check_heap();
     for (unsigned i = 1; i < N; i += 2) {
         EXPECT(filled(s[i].p, s[i].size, s[i].size, i));

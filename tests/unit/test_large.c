@@ -214,16 +214,16 @@ TEST(large, window_block_gives_back_its_tail_and_grows_into_free_pages)
 TEST(large, window_block_does_not_grow_over_a_neighbour)
 {
     zone_purge(NODE, 0); /* from here on the only dirty pages are the tail that p gives back */
-    char *p = get(40 * PAGE_BYTES, 1);
+    char *p = get(32 * PAGE_BYTES, 1);
     struct page *pg = large_page(p);
-    EXPECT(large_resize(pg, 20 * PAGE_BYTES) == p);
-    char *q = get(20 * PAGE_BYTES, 1);
-    EXPECT(q == p + 20 * PAGE_BYTES);
-    touch(q, 20 * PAGE_BYTES, 1);
-    EXPECT(large_resize(pg, 21 * PAGE_BYTES) == NULL);
-    EXPECT_EQ(pg->npages, 20);
-    EXPECT_EQ(pg->usable, 20 * PAGE_BYTES);
-    EXPECT(touched(q, 20 * PAGE_BYTES, 1, 20 * PAGE_BYTES));
+    EXPECT(large_resize(pg, 16 * PAGE_BYTES) == p);
+    char *q = get(16 * PAGE_BYTES, 1);
+    EXPECT(q == p + 16 * PAGE_BYTES);
+    touch(q, 16 * PAGE_BYTES, 1);
+    EXPECT(large_resize(pg, 17 * PAGE_BYTES) == NULL);
+    EXPECT_EQ(pg->npages, 16);
+    EXPECT_EQ(pg->usable, 16 * PAGE_BYTES);
+    EXPECT(touched(q, 16 * PAGE_BYTES, 1, 16 * PAGE_BYTES));
     put(p);
     put(q);
     zone_check(NODE);

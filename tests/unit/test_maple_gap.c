@@ -173,3 +173,27 @@ TEST(maple_gap, erased_neighbours_make_one_gap)
     }
     finish();
 }
+
+/* One range goes that had no gap beside it: longer than any gap of its leaf, and of the tree, or shorter. */
+TEST(maple_gap, erased_range_counts_at_once)
+{
+    start();
+    for (uintptr_t i = 0; i < 300; i++) { /* a gap of 5 in each leaf */
+        both_store(100 * i, 100 * i + 49, &m);
+        both_store(100 * i + 50, 100 * i + (i % 6 == 0 ? 94 : 99), &md);
+    }
+    both_store(30000, UINTPTR_MAX, &m);
+    for (uintptr_t i = 2; i < 298; i++) {
+        uintptr_t first, at = 100 * i + i % 2 * 50;
+        EXPECT_EQ(maple_erase(&m, at, NULL), 0);
+        EXPECT_EQ(maple_gap(&m, &(struct maple_want){.to = UINTPTR_MAX, .size = 40, .align = 1}, &first), 0);
+        EXPECT(first == at || first == at - 5);
+        maple_check(&m);
+        EXPECT_EQ(maple_store(&m, at, at + 39, &m), 0);
+        EXPECT_EQ(maple_gap(&m, &(struct maple_want){.to = UINTPTR_MAX, .size = 40, .align = 1}, &first), -EBUSY);
+        EXPECT_EQ(maple_gap(&m, &(struct maple_want){.from = at, .to = UINTPTR_MAX, .size = 5, .align = 1}, &first), 0);
+        maple_check(&m);
+        EXPECT_EQ(maple_store(&m, at, at + 44 + (i % 6 || i % 2 == 0 ? 5 : 0), &m), 0);
+    }
+    finish();
+}

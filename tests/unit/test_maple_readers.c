@@ -212,6 +212,7 @@ static void interrupt_own_change(void *arg)
 {
     struct maple_path path;
     (void)arg;
+    alarm(30); /* a hang is a failure */
     start(true, (size_t)sysconf(_SC_PAGESIZE));
     build_blocks(&m, NULL, 300);
     maple_path_to(&m, 15000, &path);

@@ -41,7 +41,7 @@ static void unload(void)
 static size_t sum_of_windows(const struct report *r)
 {
     return r->small_live + r->small_cached + r->small_barn + r->small_free + r->small_waste + r->run_bytes +
-           r->large_bytes + r->pcp_bytes + r->zone_dirty + r->zone_clean + r->in_transit;
+           r->large_bytes + r->pcp_bytes + r->zone_dirty + r->zone_lazy + r->zone_clean + r->in_transit;
 }
 
 TEST(report, window_group_adds_up_to_the_windows)
@@ -261,7 +261,7 @@ TEST(report, json_can_be_read_and_adds_up)
     const char *end = value(text);
     EXPECT(end != NULL && *space(end) == '\0');
     static const char *const group[] = {"small_live", "small_cached", "small_barn", "small_free", "small_waste", "run",
-                                        "large",      "pcp",          "zone_dirty", "zone_clean", "in_transit"};
+                                        "large",      "pcp",          "zone_dirty", "zone_lazy", "zone_clean", "in_transit"};
     size_t sum = 0;
     for (size_t i = 0; i < sizeof group / sizeof *group; i++) {
         EXPECT(field(text, group[i]) != SIZE_MAX);
@@ -307,7 +307,7 @@ TEST(report, table_names_every_part)
         "sheaf statistics\n", "    size    slabs", "windows (bytes)\n", "small objects, live", "ends of slabs",
         "page runs to 512 KiB", "large blocks", "pcp lists", "zone, dirty", "zone, clean", "in transit", "= windows",
         "blocks with their own mapping", "metadata", "page map leaves", "= mapped, with the windows", "purged so far",
-        "slow calls: malloc ", "foreign pointers ", "options\n", "  strict:false", "  keep:16777216",
+        "slow calls: malloc ", "foreign pointers ", "options\n", "  strict:false", "  keep:4194304",
     };
     char name[64];
     int fd = scratch_file(name);

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "core/pcp.h"
+#include "core/reclaim.h"
 #include "core/slab.h"
 #include "core/zone.h"
 

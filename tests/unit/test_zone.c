@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "compat/os/vm.h"
+#include "core/clean.h"
 #include "core/opt.h"
 #include "core/region.h"
 #include "core/zone.h"
@@ -179,24 +180,80 @@ TEST(zone, neighbours_of_one_state_merge)
     }
 }
 
+/* Pages keep their state beside pages of the other, and dirty ones, which are resident, come first. */
 TEST(zone, states_do_not_mix)
 {
-    struct page *clean = NULL, *dirty;
     zone_purge(NODE, 0);
-    clean = zone_alloc(NODE, 30, 1);
+    struct page *clean = zone_alloc(NODE, 32, 1);
     EXPECT(clean != NULL && clean->zeroed);
-    dirty = zone_split(clean, 10);
-    memset(page_address(dirty), 0xff, 20 * PAGE_BYTES);
+    struct page *dirty = zone_split(clean, 16);
+    memset(page_address(dirty), 0xff, 16 * PAGE_BYTES);
     struct zone_stats before = zone_stats(NODE);
-    zone_free(clean, 10, true);
-    zone_free(dirty, 20, false);
+    zone_free(clean, 16, true);
+    zone_free(dirty, 16, false);
     zone_check(NODE);
     struct zone_stats after = zone_stats(NODE);
-    EXPECT_EQ(after.clean - before.clean, 10 * PAGE_BYTES);
-    EXPECT_EQ(after.dirty - before.dirty, 20 * PAGE_BYTES);
-    struct page *pg = zone_try_alloc(NODE, 20, 1); /* dirty pages first: they are resident */
+    EXPECT_EQ(after.clean - before.clean, 16 * PAGE_BYTES);
+    EXPECT_EQ(after.dirty - before.dirty, 16 * PAGE_BYTES);
+    struct page *pg = zone_try_alloc(NODE, 16, 1);
     EXPECT(pg == dirty && !pg->zeroed);
-    zone_free(pg, 20, false);
+    zone_free(pg, 16, false);
+    pg = zone_try_alloc(NODE, 11, 1); /* a length that is no power of two finds them as well */
+    EXPECT(pg == dirty && !pg->zeroed);
+    zone_free(pg, 11, false);
+}
+
+/* A long block that was purged in part is taken again as it was: dirty pages first, clean neighbours for the rest. */
+TEST(zone, long_requests_join_dirty_and_clean_neighbours)
+{
+    zone_purge(NODE, 0);
+    struct page *pg = zone_alloc(NODE, 320, 1), *again;
+    EXPECT(pg != NULL);
+    zone_free(pg, 320, false);
+    EXPECT_EQ(zone_purge(NODE, 96 * PAGE_BYTES), 224 * PAGE_BYTES);
+    again = zone_try_alloc(NODE, 320, 1);
+    EXPECT(again == pg && !again->zeroed);
+    EXPECT_EQ(zone_stats(NODE).dirty, 0);
+    zone_free(again, 320, false);
+    zone_check(NODE);
+}
+
+/* Of two blocks in use the fuller one serves, so that the emptier one can become whole. */
+TEST(zone, fullest_block_first)
+{
+    zone_purge(NODE, 0);
+    struct page *a = zone_alloc(NODE, 64, 32), *b;
+    EXPECT(a != NULL);
+    b = zone_split(a, 32);
+    struct page *a_free = zone_split(a, 8), *b_free = zone_split(b, 28);
+    zone_free(a_free, 24, true); /* 8 of 32 in use */
+    zone_free(b_free, 4, true);  /* 28 of 32 in use */
+    struct page *pg = zone_try_alloc(NODE, 4, 1);
+    EXPECT(pg == b_free);
+    zone_free(pg, 4, true);
+    zone_free(b, 28, true);
+    zone_free(a, 8, true);
+    zone_check(NODE);
+}
+
+TEST(zone, a_batch_is_what_the_dirty_piece_offers)
+{
+    zone_purge(NODE, 0);
+    struct page *pg = zone_alloc(NODE, 8, 1), *tail;
+    EXPECT(pg != NULL);
+    tail = zone_split(pg, 3);
+    zone_free(tail, 5, true);
+    zone_free(pg, 3, false);
+    struct page *some = zone_try_alloc_some(NODE, 0, 7);
+    EXPECT(some != NULL && !some->zeroed && some->npages <= 3);
+    struct page *more = zone_try_alloc_some(NODE, 1, 7);
+    EXPECT(more != NULL && more->npages % 2 == 0 && more->npages <= 7);
+    EXPECT_EQ(page_address(more)[0], 0);
+    for (unsigned i = 0; i < more->npages; i++)
+        EXPECT_EQ(more[i].clean, more->zeroed ? clean_all() : more[i].clean);
+    zone_free(some, some->npages, false);
+    zone_free(more, more->npages, more->zeroed);
+    zone_check(NODE);
 }
 
 TEST(zone, purged_pages_read_as_zero)
@@ -242,7 +299,7 @@ TEST(zone, purge_off_means_no_madvise)
     struct zone_stats before = zone_stats(NODE);
     opt.purge = OPT_PURGE_OFF;
     EXPECT_EQ(zone_purge(NODE, 0), 0);
-    zone_relax(NODE);
+    zone_relax(NODE, false);
     opt.purge = OPT_PURGE_ON;
     struct zone_stats after = zone_stats(NODE);
     EXPECT_EQ(after.dirty, before.dirty);
@@ -251,26 +308,35 @@ TEST(zone, purge_off_means_no_madvise)
         EXPECT_EQ(a[i], 0x55);
 }
 
-/* Above the larger of opt.keep and a quarter of what is out, long dirty runs go back; below it, nothing does. */
-TEST(zone, relax_purges_above_the_allowance_only)
+/* A pure run leaves the floor, once it is worth a purge; mixed traffic may leave a quarter of what is out. */
+TEST(zone, relax_purges_what_the_rules_say)
 {
     uintptr_t keep = opt.keep;
     zone_purge(NODE, 0);
-    opt.keep = 8 << 20;
+    opt.keep = 4 << 20;
     struct page *pg = zone_alloc(NODE, 1200, 1); /* 75 MiB */
     EXPECT(pg != NULL);
-    struct page *rest = zone_split(pg, 100);
-    size_t purged = zone_stats(NODE).purged;
-    zone_free(pg, 100, false);
-    zone_relax(NODE);
-    EXPECT_EQ(zone_stats(NODE).purged, purged);
-    zone_free(rest, 1100, false);
-    size_t share = zone_stats(NODE).out / 4, allowed = opt.keep > share ? opt.keep : share;
-    EXPECT(zone_stats(NODE).dirty > allowed);
-    zone_relax(NODE);
-    EXPECT(zone_stats(NODE).dirty <= allowed);
-    EXPECT(zone_stats(NODE).dirty > 0);
+    struct page *rest = zone_split(pg, 400);
+    zone_free(rest, 70, false); /* six pages above the floor */
+    zone_relax(NODE, true);
+    EXPECT_EQ(zone_stats(NODE).dirty, 70 * PAGE_BYTES);
+    rest = zone_alloc(NODE, 100, 1);
+    zone_free(rest, 100, false);
+    size_t dirty = zone_stats(NODE).dirty;
+    EXPECT(dirty >= 100 * PAGE_BYTES);
+    zone_relax(NODE, false);
+    EXPECT_EQ(zone_stats(NODE).dirty, dirty);
+    EXPECT(!zone_spiking(NODE));
+    zone_relax(NODE, true);
+    EXPECT_EQ(zone_stats(NODE).dirty, opt.keep);
+    EXPECT(zone_spiking(NODE));
+    rest = zone_alloc(NODE, 200, 1); /* wanted again at once: regretted */
+    EXPECT(!zone_spiking(NODE));
+    EXPECT(zone_stats(NODE).credit > 0);
+    zone_free(rest, 200, false);
+    zone_free(pg, 400, false);
     opt.keep = keep;
+    zone_purge(NODE, 0);
     zone_check(NODE);
 }
 

@@ -4,6 +4,7 @@
 #include "compat/os/sys.h"
 #include "compat/os/tls.h"
 #include "core/alloc.h"
+#include "core/reclaim.h"
 #include "core/fast.h"
 #include "core/life.h"
 
@@ -249,7 +250,7 @@ void unit_thread(void (*body)(void *), void *arg)
 
 void unit_fresh(void)
 {
-    alloc_trim(0);
+    reclaim_trim(0);
 }
 
 static void free_slow(void *p)

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "giveback.h"
+
+static size_t min_pages(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t max_pages(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t credit_limit(const struct give_view *v)
+{
+    return (GIVE_CREDIT_MAX >> PAGE_SHIFT) + v->out / 8;
+}
+
+/* Halve the credit once for each decay_ms since it was last touched. */
+static void age_credit(struct giveback *g, const struct give_view *v)
+{
+    uint64_t steps = v->now > g->credit_ms ? (v->now - g->credit_ms) / v->decay : 0;
+    if (steps == 0)
+        return;
+    g->credit = steps < 32 ? g->credit >> steps : 0;
+    g->credit_ms = v->now;
+}
+
+static bool lately(const struct giveback *g, const struct give_view *v)
+{
+    return v->now - g->purged_ms < v->decay;
+}
+
+/* Pages that mixed traffic may leave dirty before anybody looks at the clock. */
+static size_t cap_of(const struct give_view *v)
+{
+    return max_pages(v->floor * GIVE_CAP_FLOORS, v->out / GIVE_CAP_SHARE);
+}
+
+static size_t keep_aged(struct giveback *g, const struct give_view *v, size_t base)
+{
+    if (g->epoch_ms != 0 && v->now - g->epoch_ms < v->decay)
+        return v->dirty;
+    size_t idle = g->epoch_ms == 0 ? 0 : min_pages(g->low, v->dirty);
+    g->epoch_ms = v->now;
+    g->low = v->dirty;
+    return idle > base ? v->dirty - (idle - base) : v->dirty;
+}
+
+size_t giveback_keep(struct giveback *g, enum give_cause cause, const struct give_view *v)
+{
+    age_credit(g, v);
+    if (!lately(g, v))
+        g->spiking = false;
+    size_t base = v->floor + min_pages(g->credit, credit_limit(v)); /* INV-GIVE-1 */
+    if (cause == GIVE_RUN)
+        return base; /* INV-GIVE-2 */
+    if (cause == GIVE_AGE)
+        return keep_aged(g, v, base);
+    size_t cap = cap_of(v) + base;
+    return v->dirty > cap ? cap / 2 : v->dirty;
+}
+
+void giveback_purged(struct giveback *g, enum give_cause cause, size_t npages, const struct give_view *v)
+{
+    if (!lately(g, v))
+        g->gone = 0;
+    g->gone += npages;
+    g->purged_ms = v->now;
+    g->credit_most = 2 * max_pages(g->credit, v->floor);
+    if (cause == GIVE_RUN)
+        g->spiking = true;
+    giveback_dirty(g, v->dirty);
+}
+
+void giveback_wanted(struct giveback *g, size_t npages, const struct give_view *v)
+{
+    if (g->gone == 0)
+        return;
+    if (!lately(g, v)) {
+        g->gone = 0;
+        g->spiking = false;
+        return;
+    }
+    size_t missed = min_pages(npages, g->gone);
+    g->gone -= missed;
+    g->spiking = false;
+    age_credit(g, v);
+    size_t most = min_pages(max_pages(g->credit_most, g->credit), credit_limit(v));
+    g->credit = max_pages(g->credit, min_pages(g->credit + missed, most));
+    g->credit_ms = v->now;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "limit.h"
+
+#include "compat/os/atomic.h"
+#include "opt.h"
+
+static struct {
+    size_t charged, refusals, last_refused; /* relaxed counters */
+    size_t soft_next;                       /* charge at which the soft limit speaks up next; racy */
+    uint32_t passed;
+} limit;
+
+static void refuse(size_t bytes)
+{
+    add_relaxed(&limit.charged, -bytes);
+    add_relaxed(&limit.refusals, 1);
+    store_relaxed(&limit.last_refused, bytes);
+}
+
+static void look_at_soft(size_t now)
+{
+    size_t next = load_relaxed(&limit.soft_next);
+    if (now <= (next > opt.soft_limit ? next : opt.soft_limit))
+        return;
+    store_relaxed(&limit.soft_next, now + opt.soft_limit / 16);
+    store_relaxed(&limit.passed, 1);
+}
+
+bool limit_charge(size_t bytes)
+{
+    if (bytes == 0)
+        return true;
+    size_t now = add_relaxed(&limit.charged, bytes) + bytes;
+    if (UNLIKELY(opt.hard_limit != 0 && now > opt.hard_limit)) {
+        refuse(bytes);
+        return false;
+    }
+    if (UNLIKELY(opt.soft_limit != 0))
+        look_at_soft(now);
+    return true;
+}
+
+void limit_uncharge(size_t bytes)
+{
+    size_t now = add_relaxed(&limit.charged, -bytes) - bytes;
+    if (UNLIKELY(opt.soft_limit != 0 && now < opt.soft_limit))
+        store_relaxed(&limit.soft_next, 0);
+}
+
+bool limit_soft_passed(void)
+{
+    if (LIKELY(load_relaxed(&limit.passed) == 0))
+        return false;
+    store_relaxed(&limit.passed, 0);
+    return true;
+}
+
+struct limit_stats limit_stats(void)
+{
+    return (struct limit_stats){
+        .charged = load_relaxed(&limit.charged),
+        .refusals = load_relaxed(&limit.refusals),
+        .last_refused = load_relaxed(&limit.last_refused),
+    };
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "reclaim.h"
+
+#include "barn.h"
+#include "compat/os/numa.h"
+#include "limit.h"
+#include "pcp.h"
+#include "slab.h"
+#include "tcache.h"
+#include "zone.h"
+
+/* The caller's sheaves, all barns and empty slabs go down to the page lists. Result: objects and slabs moved. */
+static size_t flush_caches(const char *func)
+{
+    size_t moved = 0;
+    tcache_flush(func);
+    for (unsigned node = 0; node < numa_count(); node++)
+        for (class_t c = 0; c < SIZE_CLASSES; c++) {
+            tcache_adopt(c);
+            moved += barn_flush(c, node, func);
+            moved += slab_trim(c, node);
+        }
+    return moved;
+}
+
+static size_t purge_all(size_t keep)
+{
+    size_t given = 0;
+    pcp_drain();
+    for (unsigned node = 0; node < numa_count(); node++)
+        given += zone_purge(node, keep);
+    return given;
+}
+
+/* Holes of all classes, or of those that are mostly free, at most so many bytes each. */
+static size_t give_holes(bool all, size_t most)
+{
+    size_t given = 0;
+    for (unsigned node = 0; node < numa_count(); node++)
+        for (class_t c = 0; c < SIZE_CLASSES; c++)
+            if (all || slab_draining(c, node))
+                given += slab_holes(c, node, most);
+    return given;
+}
+
+static void end_of_spike(const char *func)
+{
+    flush_caches(func);
+    pcp_drain();
+    for (unsigned node = 0; node < numa_count(); node++)
+        zone_relax(node, true);
+    give_holes(false, SPIKE_HOLE_BYTES);
+}
+
+void reclaim_poll(const char *func)
+{
+    if (UNLIKELY(pcp_spike_over()))
+        end_of_spike(func);
+    if (UNLIKELY(limit_soft_passed())) {
+        flush_caches(func);
+        purge_all(0);
+        give_holes(false, SPIKE_HOLE_BYTES);
+    }
+}
+
+bool reclaim_for_need(void)
+{
+    size_t moved = flush_caches("malloc");
+    return (purge_all(0) | moved) != 0;
+}
+
+bool reclaim_trim(size_t keep)
+{
+    tcache_request_trim();
+    flush_caches("malloc_trim");
+    size_t given = give_holes(true, SIZE_MAX);
+    given += purge_all(keep);
+    return given != 0;
+}
