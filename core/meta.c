@@ -164,6 +164,8 @@ struct meta_stats meta_stats(void)
 {
     lock_acquire(&meta.lock, RANK_META);
     struct meta_stats s = {.mapped = meta.mapped, .in_library = meta.in_library, .used = meta.used};
+    if (meta.mapped != meta.in_library)
+        s.fresh = (size_t)(meta.end - meta.bump);
     lock_release(&meta.lock);
     return s;
 }

@@ -257,7 +257,8 @@ void pcp_free(struct page *pg, unsigned order, bool zeroed)
     pg->zeroed = zeroed;
     if (UNLIKELY(!lock_try(&s->lock, RANK_PCP))) {
         add_relaxed(&s->free_busy, 1);
-        zone_free(pg, (size_t)1 << order, zeroed);
+        pg->next = NULL;
+        zone_free_list(pg);
         zone_relax(node, false);
         return;
     }
