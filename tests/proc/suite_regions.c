@@ -9,6 +9,8 @@
 PROC_TEST(regions, pairs_of_8_mib, "@", NULL, "proc_pairs", proc_count(100000, 1000000), "8388608", "1", "20")
 PROC_TEST(regions, pairs_of_6_mib, "@", NULL, "proc_pairs", proc_count(10000, 100000), "6291456", "1", "20")
 PROC_TEST(regions, pairs_of_8_mib_by_2, "@", NULL, "proc_pairs", proc_count(10000, 100000), "8388608", "2", "20")
+PROC_TEST(regions, pairs_of_64_mib, "@", NULL, "proc_pairs", proc_count(2000, 100000), "67108864", "1", "20")
+PROC_TEST(regions, pairs_of_32_mib_by_2, "@", NULL, "proc_pairs", proc_count(2000, 100000), "33554432", "2", "20")
 
 /* R10 */
 PROC_TEST(regions, holes_between_many_blocks, "@", NULL, "proc_holes", proc_count(20000, 200000), "100")
