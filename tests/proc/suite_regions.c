@@ -115,3 +115,32 @@ TEST(regions, core_dump_is_as_small_as_glibc_s)
     if (ours == 0 || ours > theirs + theirs / 10)
         TEST_FAIL("a core file of %lld bytes, glibc %lld", ours, theirs);
 }
+
+/* R11 */
+PROC_TEST(regions, realloc_takes_what_malloc_finds, "@", NULL, "proc_room")
+
+/* R06: a stranger's memory may lie where a block of ours was. */
+TEST(regions, stranger_where_a_block_was)
+{
+    struct child_result r = child_run_prog("proc_gone");
+    if (r.exit_code != CHILD_SKIPPED) {
+        EXPECT_CHILD_OK(r);
+        EXPECT(strcmp(r.out, "left alone\n") == 0 && strstr(r.err, ": not ours: left alone\n"));
+    }
+    child_free(&r);
+}
+
+/* A limit on the heap binds blocks of every size. The limit on address space only ends a run that passes it. */
+TEST(regions, hard_limit_binds_large_blocks)
+{
+    static const char *const sizes[] = {"20000000", "50000000", "100000000"};
+    char *path = child_bin_path("proc_oom");
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const char *argv[] = {path, sizes[i], "1", NULL};
+        struct child_spec spec = {.argv = argv, .conf = "hard_limit:16777216", .limit_as = (size_t)512 << 20};
+        struct child_result r = child_run(&spec);
+        EXPECT(r.exit_code == 1 && strstr(r.err, "only 0 blocks"));
+        child_free(&r);
+    }
+    free(path);
+}
