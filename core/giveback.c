@@ -13,22 +13,31 @@ static size_t max_pages(size_t a, size_t b)
 
 static size_t credit_limit(const struct give_view *v)
 {
-    return (GIVE_CREDIT_MAX >> PAGE_SHIFT) + v->out / 8;
+    return (GIVE_CREDIT_MAX >> PAGE_SHIFT) + v->out / GIVE_CREDIT_SHARE;
 }
 
-/* Halve the credit once for each decay_ms since it was last touched. */
+/* Milliseconds since then. Threads read the clock before they take the lock, so now may be the earlier one: then none. */
+static uint64_t since(const struct give_view *v, uint64_t then)
+{
+    return v->now > then ? v->now - then : 0;
+}
+
+/* Halve the credit once for each whole decay_ms; what is left of the time counts for the next one. */
 static void age_credit(struct giveback *g, const struct give_view *v)
 {
-    uint64_t steps = v->now > g->credit_ms ? (v->now - g->credit_ms) / v->decay : 0;
-    if (steps == 0)
-        return;
+    uint64_t steps = since(v, g->credit_ms) / v->decay;
     g->credit = steps < 32 ? g->credit >> steps : 0;
-    g->credit_ms = v->now;
+    g->credit_ms += steps * v->decay;
 }
 
 static bool lately(const struct giveback *g, const struct give_view *v)
 {
-    return v->now - g->purged_ms < v->decay;
+    return since(v, g->purged_ms) < v->decay;
+}
+
+static void later(uint64_t *time, const struct give_view *v)
+{
+    *time = v->now > *time ? v->now : *time;
 }
 
 /* Pages that mixed traffic may leave dirty before anybody looks at the clock. */
@@ -39,7 +48,7 @@ static size_t cap_of(const struct give_view *v)
 
 static size_t keep_aged(struct giveback *g, const struct give_view *v, size_t base)
 {
-    if (g->epoch_ms != 0 && v->now - g->epoch_ms < v->decay)
+    if (g->epoch_ms != 0 && since(v, g->epoch_ms) < v->decay)
         return v->dirty;
     size_t idle = g->epoch_ms == 0 ? 0 : min_pages(g->low, v->dirty);
     g->epoch_ms = v->now;
@@ -52,13 +61,13 @@ size_t giveback_keep(struct giveback *g, enum give_cause cause, const struct giv
     age_credit(g, v);
     if (!lately(g, v))
         g->spiking = false;
-    size_t base = v->floor + min_pages(g->credit, credit_limit(v)); /* INV-GIVE-1 */
+    size_t credit = min_pages(g->credit, credit_limit(v)), base = v->floor + credit; /* INV-GIVE-1 */
     if (cause == GIVE_RUN)
-        return base; /* INV-GIVE-2 */
+        return giveback_floor(v) + credit; /* INV-GIVE-2 */
     if (cause == GIVE_AGE)
         return keep_aged(g, v, base);
     size_t cap = cap_of(v) + base;
-    return v->dirty > cap ? cap / 2 : v->dirty;
+    return v->dirty > cap ? max_pages(cap / 2, base) : v->dirty;
 }
 
 void giveback_purged(struct giveback *g, enum give_cause cause, size_t npages, const struct give_view *v)
@@ -66,7 +75,7 @@ void giveback_purged(struct giveback *g, enum give_cause cause, size_t npages, c
     if (!lately(g, v))
         g->gone = 0;
     g->gone += npages;
-    g->purged_ms = v->now;
+    later(&g->purged_ms, v);
     g->credit_most = 2 * max_pages(g->credit, v->floor);
     if (cause == GIVE_RUN)
         g->spiking = true;
@@ -88,5 +97,5 @@ void giveback_wanted(struct giveback *g, size_t npages, const struct give_view *
     age_credit(g, v);
     size_t most = min_pages(max_pages(g->credit_most, g->credit), credit_limit(v));
     g->credit = max_pages(g->credit, min_pages(g->credit + missed, most));
-    g->credit_ms = v->now;
+    later(&g->credit_ms, v);
 }

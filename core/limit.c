@@ -10,9 +10,20 @@ static struct {
     uint32_t passed;
 } limit;
 
+/* Add what fits. A request that does not fit must not be counted even for a moment: another one would be refused for it. */
+static bool charge_within(size_t most, size_t bytes, size_t *now)
+{
+    size_t have = load_relaxed(&limit.charged);
+    do
+        if (have > most || bytes > most - have)
+            return false;
+    while (!cas_acquire(&limit.charged, &have, have + bytes));
+    *now = have + bytes;
+    return true;
+}
+
 static void refuse(size_t bytes)
 {
-    add_relaxed(&limit.charged, -bytes);
     add_relaxed(&limit.refusals, 1);
     store_relaxed(&limit.last_refused, bytes);
 }
@@ -30,8 +41,10 @@ bool limit_charge(size_t bytes)
 {
     if (bytes == 0)
         return true;
-    size_t now = add_relaxed(&limit.charged, bytes) + bytes;
-    if (UNLIKELY(opt.hard_limit != 0 && now > opt.hard_limit)) {
+    size_t now;
+    if (LIKELY(opt.hard_limit == 0)) {
+        now = add_relaxed(&limit.charged, bytes) + bytes;
+    } else if (!charge_within(opt.hard_limit, bytes, &now)) {
         refuse(bytes);
         return false;
     }
@@ -51,8 +64,7 @@ bool limit_soft_passed(void)
 {
     if (LIKELY(load_relaxed(&limit.passed) == 0))
         return false;
-    store_relaxed(&limit.passed, 0);
-    return true;
+    return exchange_acquire(&limit.passed, 0) != 0; /* one of those who see it */
 }
 
 struct limit_stats limit_stats(void)

@@ -4,7 +4,7 @@
  *
  * Charged is what may be resident on the program's behalf: pages that left the zones' clean state, until they are purged,
  * and large mappings. Metadata is not (it is a few percent, and refusing it helps nobody). One counter, whatever the limits.
- * Order: relaxed; a refusal is exact, since the addition itself decides.
+ * Order: relaxed; a refusal is exact: what does not fit is never added, so it is in nobody's way.
  */
 #ifndef CORE_LIMIT_H
 #define CORE_LIMIT_H

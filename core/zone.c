@@ -138,43 +138,51 @@ static bool in_extent(const struct zone *z, const struct block *b, enum extent_s
     return b != NULL && b->free == BLOCK_ALL && &zones[b->node] == z && extent_state_of(b) == s;
 }
 
-/* The first block of the extent that holds b. Only its ends know its length, so from inside walk down to the first, which
- * is on a list. Blocks are taken from an extent's start or end mostly. */
+/* The first block of the extent that holds b. Only its ends know its length, so from inside walk both ways at once, until
+ * the first, which is on a list, or the last is met. Blocks are taken from an extent's start or end, or a request's length
+ * from its end, so this takes no more steps than the request has blocks, however long the extent is. */
 static struct block *extent_first(const struct zone *z, struct block *b)
 {
-    if (b->list == NO_LIST && !in_extent(z, block_at(b, 1), extent_state_of(b)))
-        return block_at(b, 1 - (ptrdiff_t)b->nblocks);
-    while (b->list == NO_LIST)
-        b = block_at(b, -1);
-    return b;
+    struct block *down = b, *up = b, *after;
+    while (down->list == NO_LIST) {
+        if (!in_extent(z, after = block_at(up, 1), extent_state_of(up)))
+            return block_at(up, 1 - (ptrdiff_t)up->nblocks);
+        up = after;
+        down = block_at(down, -1);
+    }
+    return down;
 }
 
-static void extent_merge(struct zone *z, struct block *b)
+/* Enter nblocks wholly free blocks of one state as an extent, with the neighbours of that state. */
+static void extent_merge(struct zone *z, struct block *first, size_t nblocks)
 {
-    enum extent_state s = extent_state_of(b);
-    struct block *before = block_at(b, -1), *after = block_at(b, 1), *first = b;
-    size_t nblocks = 1;
+    enum extent_state s = extent_state_of(first);
+    struct block *before = block_at(first, -1), *after = block_at(first, (ptrdiff_t)nblocks);
     if (in_extent(z, after, s)) {
         nblocks += after->nblocks;
         extent_remove(z, after);
     }
     if (in_extent(z, before, s)) {
-        first = block_at(b, -(ptrdiff_t)before->nblocks);
-        nblocks += before->nblocks;
+        first = block_at(before, 1 - (ptrdiff_t)before->nblocks);
+        nblocks += first->nblocks;
         extent_remove(z, first);
     }
     extent_add(z, first, nblocks);
 }
 
-static void extent_leave(struct zone *z, struct block *b)
+/* Take up to nblocks blocks from b on out of the extent that b lies in; what is before and behind stays one. Result: how
+ * many. */
+static size_t extent_leave(struct zone *z, struct block *b, size_t nblocks)
 {
     struct block *first = extent_first(z, b);
-    size_t nblocks = first->nblocks, before = b->number - first->number;
+    size_t all = first->nblocks, before = b->number - first->number, rest = all - before;
     extent_remove(z, first);
     if (before > 0)
         extent_add(z, first, before);
-    if (nblocks > before + 1)
-        extent_add(z, block_at(b, 1), nblocks - before - 1);
+    if (rest <= nblocks)
+        return rest;
+    extent_add(z, block_at(b, (ptrdiff_t)nblocks), rest - nblocks);
+    return nblocks;
 }
 
 /* ---- the two moves of a block ---- */
@@ -182,7 +190,7 @@ static void extent_leave(struct zone *z, struct block *b)
 void block_detach(struct zone *z, struct block *b)
 {
     if (b->free == BLOCK_ALL) {
-        extent_leave(z, b);
+        extent_leave(z, b, 1);
         return;
     }
     if (b->free != 0)
@@ -195,7 +203,7 @@ void block_attach(struct zone *z, struct block *b)
 {
     b->list = b->dirty_list = NO_LIST;
     if (b->free == BLOCK_ALL) {
-        extent_merge(z, b);
+        extent_merge(z, b, 1);
         return;
     }
     if (b->free != 0)
@@ -248,35 +256,70 @@ static size_t range_fresh(const char *a, size_t npages)
     return fresh;
 }
 
-/* Take free pages out. Result: do all of them read as zero? */
+static bool range_whole_block(const struct range *r)
+{
+    return r->first == 0 && r->npages >= BLOCK_PAGES;
+}
+
+/* Clear the pages of a block that is on no list. Result: do all of them read as zero? */
+static bool clear_pages(struct zone *z, struct block *b, uint32_t mask)
+{
+    bool zero = ((b->dirty | b->lazy) & mask) == 0;
+    count_pages(z, b, mask, (size_t)-1);
+    b->free &= ~mask;
+    b->dirty &= ~mask;
+    b->lazy &= ~mask;
+    return zero;
+}
+
+/* Take free pages out: whole blocks by the extent, others block by block. Result: do all of them read as zero? */
 static bool range_take(struct zone *z, const char *a, size_t npages)
 {
     bool zero = true;
-    for (struct range r = range_of(a, npages); r.npages > 0; range_next(&r)) {
-        uint32_t mask = block_mask(r.first, range_part(&r));
-        block_detach(z, r.b);
-        count_pages(z, r.b, mask, (size_t)-1);
-        zero = zero && ((r.b->dirty | r.b->lazy) & mask) == 0;
-        r.b->free &= ~mask;
-        r.b->dirty &= ~mask;
-        r.b->lazy &= ~mask;
-        block_attach(z, r.b);
+    for (struct range r = range_of(a, npages); r.npages > 0;) {
+        if (range_whole_block(&r)) {
+            size_t n = extent_leave(z, r.b, r.npages / BLOCK_PAGES);
+            for (; n > 0; n--, range_next(&r)) {
+                zero &= clear_pages(z, r.b, BLOCK_ALL);
+                r.b->list = r.b->dirty_list = NO_LIST;
+            }
+        } else {
+            block_detach(z, r.b);
+            zero &= clear_pages(z, r.b, block_mask(r.first, range_part(&r)));
+            block_attach(z, r.b);
+            range_next(&r);
+        }
     }
     owner_add(&z->out_pages, npages);
     giveback_dirty(&z->give, z->dirty_pages);
     return zero;
 }
 
+static void set_pages(struct zone *z, struct block *b, uint32_t mask, bool zeroed)
+{
+    b->free |= mask;
+    if (!zeroed)
+        b->dirty |= mask;
+    count_pages(z, b, mask, 1);
+}
+
 static void range_put(struct zone *z, const char *a, size_t npages, bool zeroed)
 {
-    for (struct range r = range_of(a, npages); r.npages > 0; range_next(&r)) {
-        uint32_t mask = block_mask(r.first, range_part(&r));
-        block_detach(z, r.b);
-        r.b->free |= mask;
-        if (!zeroed)
-            r.b->dirty |= mask;
-        count_pages(z, r.b, mask, 1);
-        block_attach(z, r.b);
+    for (struct range r = range_of(a, npages); r.npages > 0;) {
+        if (range_whole_block(&r)) {
+            struct block *first = r.b;
+            size_t nblocks = r.npages / BLOCK_PAGES;
+            for (size_t n = nblocks; n > 0; n--, range_next(&r)) {
+                set_pages(z, r.b, BLOCK_ALL, zeroed);
+                r.b->list = r.b->dirty_list = NO_LIST;
+            }
+            extent_merge(z, first, nblocks);
+        } else {
+            block_detach(z, r.b);
+            set_pages(z, r.b, block_mask(r.first, range_part(&r)), zeroed);
+            block_attach(z, r.b);
+            range_next(&r);
+        }
     }
     owner_add(&z->out_pages, -npages);
 }
@@ -450,7 +493,8 @@ static unsigned piece_order(size_t npages, size_t align_pages)
     return order > align ? order : align;
 }
 
-struct page *zone_try_alloc(unsigned node, size_t npages, size_t align_pages)
+/* Result as zone_try_alloc; *refused: there are pages, and the hard limit is in the way. */
+static struct page *try_alloc(unsigned node, size_t npages, size_t align_pages, bool *refused)
 {
     struct zone *z = &zones[node];
     unsigned order = piece_order(npages, align_pages);
@@ -461,8 +505,15 @@ struct page *zone_try_alloc(unsigned node, size_t npages, size_t align_pages)
     else if ((a = find_dirty(z, order, npages)) == NULL)
         a = find_free(z, order);
     struct page *pg = a == NULL ? NULL : take_run(z, a, npages);
+    *refused = a != NULL && pg == NULL;
     lock_release(&z->lock);
     return pg;
+}
+
+struct page *zone_try_alloc(unsigned node, size_t npages, size_t align_pages)
+{
+    bool refused;
+    return try_alloc(node, npages, align_pages, &refused);
 }
 
 /* How many pages of the wanted ones a piece at a offers: as many as follow it in its state. */
@@ -524,11 +575,11 @@ struct page *zone_alloc(unsigned node, size_t npages, size_t align_pages)
     if (UNLIKELY(npages > (size_t)UINT32_MAX >> 1))
         return NULL;
     for (;;) {
-        size_t refusals = limit_stats().refusals;
-        struct page *pg = zone_try_alloc(node, npages, align_pages);
+        bool refused;
+        struct page *pg = try_alloc(node, npages, align_pages, &refused);
         if (pg != NULL)
             return pg;
-        if (limit_stats().refusals == refusals && add_window(node, window_need(npages, align_pages)))
+        if (!refused && add_window(node, window_need(npages, align_pages)))
             continue;
         /* No address space left, or a limit: purged pages join clean neighbours, and are no longer charged. */
         if (zone_purge(node, 0) == 0)
@@ -587,9 +638,12 @@ bool zone_grow(struct page *pg, size_t npages)
     char *after = page_address(pg) + pg->npages * PAGE_BYTES;
     size_t more = npages - pg->npages;
     lock_acquire(&z->lock, RANK_ZONE);
-    bool ok = range_is_free(z, after, more) && limit_charge(range_fresh(after, more) * PAGE_BYTES);
+    bool ok = range_is_free(z, after, more);
+    size_t fresh = ok ? range_fresh(after, more) : 0;
+    ok = ok && limit_charge(fresh * PAGE_BYTES);
     if (ok) {
-        range_take(z, after, more);
+        note_fresh(z, fresh);
+        pg->zeroed = range_take(z, after, more) && pg->zeroed;
         pg->npages = (uint32_t)npages;
     }
     lock_release(&z->lock);

@@ -16,7 +16,8 @@
  *   INV-ZONE-3 dirty_pages, lazy_pages and clean_pages are the sums over the blocks; pages out of the zone are in none.
  *   INV-ZONE-4 pages being purged are in no list: nothing can be handed out while it is being zeroed.
  *   INV-ZONE-5 no two extents of the same state and node touch.
- * Lock: rank ZONE, one a node. A hold handles at most ZONE_HOLD_BLOCKS blocks or runs, but for a request that is longer.
+ * Lock: rank ZONE, one a node. A hold handles at most ZONE_HOLD_BLOCKS blocks or runs, but for a request that is longer; a
+ * search looks at DIRTY_LOOKS blocks, or at ZONE_HOLD_BLOCKS extents of each length that might do.
  * Source of the idea: the kernel's buddy with lists by order; masks instead of lists of pieces, and fullest first by
  * 2 MiB block, are ours.
  */
@@ -46,7 +47,8 @@ void zone_free(struct page *pg, size_t npages, bool zeroed);
  * npages and zeroed set, and all are of one node. */
 void zone_free_list(struct page *list);
 
-/* What: give back tail pages of a run (dirty), or grow it into the free pages that follow: npages is its new length.
+/* What: give back tail pages of a run (dirty), or grow it into the free pages that follow: npages is its new length. A
+ * grown run is zeroed if it was and they are; their clean masks are not set.
  * Owner: the run must be the caller's. Locks: takes ZONE; PCP may be held. Fails: grow with false, unchanged.
  * Cost: O(blocks), no system call; zone_relax as after zone_free. */
 void zone_shrink(struct page *pg, size_t npages);
@@ -63,7 +65,9 @@ void zone_relax(unsigned node, bool run);
 /* What: has a pure run been purged lately, and not been regretted? Order: relaxed, a hint. Context: any lock may be held. */
 bool zone_spiking(unsigned node);
 
-/* What: purge dirty runs until at most keep bytes are dirty. Result: bytes given back. Locks: none may be held. */
+/* What: purge dirty runs until at most keep bytes are dirty, or as many are gone as there were too many at first: others may
+ * go on freeing. Where the system refuses a range, its blocks stay dirty and the others go; whoever finds that nothing at
+ * all goes stops. Result: bytes given back. Locks: none may be held. */
 size_t zone_purge(unsigned node, size_t keep);
 
 struct zone_stats {

@@ -10,6 +10,8 @@
 #include "rank.h"
 #include "zone_impl.h"
 
+#include <errno.h>
+
 enum {
     RELAX_SKIP = 256, /* where madvise is refused, one call in so many tries again */
     RUN_STEP = 16,    /* a pure run is not worth a purge of fewer pages than these */
@@ -72,112 +74,162 @@ static size_t isolate(struct zone *z, size_t want)
     return taken;
 }
 
-/* Put everything in flight back, as what it is now. */
-static void put_back(struct zone *z, bool purged)
+/* Put one block's pages back, those in `gone` as purged. */
+static void put_back_block(struct zone *z, struct block *b, uint32_t gone)
+{
+    uint32_t mask = b->flight;
+    size_t n = block_count(mask), ngone = block_count(gone);
+    b->flight = 0;
+    block_detach(z, b);
+    b->free |= mask;
+    b->dirty |= mask & ~gone;
+    if (opt.madv_free)
+        b->lazy |= gone;
+    block_attach(z, b);
+    owner_add(&z->dirty_pages, n - ngone);
+    *(opt.madv_free ? &z->lazy_pages : &z->clean_pages) += ngone;
+    owner_add(&z->out_pages, -n);
+}
+
+/* Put everything in flight back. gone: by the block's place in the flight list, the pages that have been purged; NULL for
+ * none. Result: how many that were. */
+static size_t put_back(struct zone *z, const uint32_t *gone)
 {
     struct block *b = z->flight, *next;
+    size_t total = 0;
     z->flight = NULL;
-    for (; b != NULL; b = next) {
+    for (unsigned i = 0; b != NULL; b = next, i++) {
         next = b->flight_next;
-        uint32_t mask = b->flight;
-        size_t n = block_count(mask);
-        b->flight = 0;
-        block_detach(z, b);
-        b->free |= mask;
-        if (!purged)
-            b->dirty |= mask;
-        else if (opt.madv_free)
-            b->lazy |= mask;
-        block_attach(z, b);
-        if (!purged)
-            owner_add(&z->dirty_pages, n);
-        else if (opt.madv_free)
-            z->lazy_pages += n;
-        else
-            z->clean_pages += n;
-        owner_add(&z->out_pages, -n);
+        uint32_t mask = gone == NULL ? 0 : gone[i];
+        put_back_block(z, b, mask);
+        total += block_count(mask);
     }
+    return total;
 }
 
 /* ---- purging, no lock held ---- */
 
+enum { PURGE_TRIES = 8 }; /* refusals in a round after which the rest is left alone */
+
 struct purge {
-    char *a;
-    size_t size, calls;
-    bool failed;
+    char *a; /* the range to be purged next: within ... */
+    size_t size;
+    struct block *from; /* ... this block and those that follow it in the flight list */
+    unsigned from_place;
+    size_t calls, refused;
+    uint32_t gone[ZONE_HOLD_BLOCKS]; /* pages purged, by the block's place in the list */
 };
 
+/* The pages of a block that lie in a range. */
+static uint32_t pages_within(const struct block *b, const char *a, size_t size)
+{
+    char *begin = block_address(b);
+    unsigned first = a > begin ? (unsigned)((size_t)(a - begin) >> PAGE_SHIFT) : 0;
+    size_t last = (size_t)(a + size - begin) >> PAGE_SHIFT;
+    return block_mask(first, (last < BLOCK_PAGES ? (unsigned)last : BLOCK_PAGES) - first);
+}
+
+static bool purge_range(struct purge *p, char *a, size_t size)
+{
+    p->calls++;
+    bool ok = (opt.madv_free ? vm_purge_lazily(a, size) : vm_purge(a, size)) == 0;
+    p->refused += !ok;
+    return ok;
+}
+
+/* Purge the range in one call. If it is refused, a part of it may be to blame (locked, say): then block by block. */
 static void purge_flush(struct purge *p)
 {
-    if (p->size != 0 && !p->failed) {
-        p->failed = (opt.madv_free ? vm_purge_lazily(p->a, p->size) : vm_purge(p->a, p->size)) != 0;
-        p->calls++;
+    char *end = p->a + p->size;
+    if (p->size == 0 || p->refused >= PURGE_TRIES)
+        return;
+    struct block *b = p->from;
+    bool all = purge_range(p, p->a, p->size), several = block_address(b) + BLOCK_BYTES < end;
+    for (unsigned i = p->from_place; b != NULL && block_address(b) < end; b = b->flight_next, i++) {
+        uint32_t mask = pages_within(b, p->a, p->size);
+        unsigned first = 0, n = block_run(mask, &first);
+        if (all || (several && p->refused < PURGE_TRIES &&
+                    purge_range(p, block_address(b) + first * PAGE_BYTES, n * PAGE_BYTES)))
+            p->gone[i] |= mask;
     }
     p->size = 0;
 }
 
-static void purge_add(struct purge *p, char *a, size_t size)
+static void purge_add(struct purge *p, struct block *b, unsigned place, unsigned first, unsigned n)
 {
+    char *a = block_address(b) + first * PAGE_BYTES;
     if (p->size == 0 || p->a + p->size != a) {
         purge_flush(p);
         p->a = a;
+        p->size = 0;
+        p->from = b;
+        p->from_place = place;
     }
-    p->size += size;
+    p->size += n * PAGE_BYTES;
 }
 
 /* Purge what is in flight; only the one purge that is running reads these masks. */
-static struct purge purge_flight(const struct zone *z)
+static void purge_isolated(const struct zone *z, struct purge *p)
 {
-    struct purge p = {0};
-    unsigned first = 0, n;
-    for (struct block *b = z->flight; b != NULL && !p.failed; b = b->flight_next)
+    unsigned first = 0, n, place = 0;
+    for (struct block *b = z->flight; b != NULL; b = b->flight_next, place++)
         for (uint32_t mask = b->flight; (n = block_run(mask, &first)) != 0; mask &= ~block_mask(first, n))
-            purge_add(&p, block_address(b) + first * PAGE_BYTES, n * PAGE_BYTES);
-    purge_flush(&p);
-    return p;
+            purge_add(p, b, place, first, n);
+    purge_flush(p);
 }
 
-static size_t begin_round(struct zone *z, size_t keep)
+/* The thread's own address of errno is a name that no other live thread has. */
+static void *this_thread(void)
+{
+    return &errno;
+}
+
+static size_t begin_round(struct zone *z, size_t keep, size_t most)
 {
     size_t max = ZONE_PURGE_MAX >> PAGE_SHIFT, n = 0;
     lock_acquire(&z->lock, RANK_ZONE);
-    if (!z->purge_running && z->dirty_pages > keep) {
+    if (z->purger == NULL && z->dirty_pages > keep) {
         size_t above = z->dirty_pages - keep;
-        z->purge_running = true;
+        above = above < most ? above : most;
+        z->purger = this_thread();
         n = isolate(z, above < max ? above : max);
     }
     lock_release(&z->lock);
     return n;
 }
 
-static void end_round(struct zone *z, const struct purge *p, size_t n, enum give_cause cause, uint64_t now)
+/* Result: pages purged. */
+static size_t end_round(struct zone *z, const struct purge *p, enum give_cause cause, uint64_t now)
 {
     lock_acquire(&z->lock, RANK_ZONE);
     z->purge_calls += p->calls;
-    z->purge_failures += p->failed;
-    put_back(z, !p->failed); /* after a failure nothing is known: all of them are dirty */
-    if (!p->failed) {
+    z->purge_failures += p->refused;
+    size_t n = put_back(z, p->gone);
+    if (n != 0) {
         struct give_view v = zone_view(z, now);
         z->purged_pages += n;
         giveback_purged(&z->give, cause, n, &v);
         store_relaxed(&z->spiking, z->give.spiking);
+        limit_uncharge(n << PAGE_SHIFT); /* under the lock: a fork child finds what is charged and what is there agree */
     }
-    z->purge_running = false;
+    z->purger = NULL;
     lock_release(&z->lock);
-    if (!p->failed)
-        limit_uncharge(n << PAGE_SHIFT);
+    return n;
 }
 
-/* Purge round by round down to `keep` pages. Result: pages purged; *failed: the system refused. */
+/* Purge round by round down to `keep` pages, but no more than there were too many at first. Result: pages purged;
+ * *failed: the system refused all of a round. */
 static size_t purge_down(struct zone *z, size_t keep, enum give_cause cause, uint64_t now, bool *failed)
 {
-    size_t total = 0, n;
+    size_t total = 0, n, dirty = load_relaxed(&z->dirty_pages), left = dirty > keep ? dirty - keep : 0;
     *failed = false;
-    while (!*failed && (n = begin_round(z, keep)) != 0) {
-        struct purge p = purge_flight(z);
-        end_round(z, &p, n, cause, now);
-        *failed = p.failed;
-        total += p.failed ? 0 : n;
+    while (!*failed && left > 0 && (n = begin_round(z, keep, left)) != 0) {
+        struct purge p = {0};
+        purge_isolated(z, &p);
+        size_t gone = end_round(z, &p, cause, now);
+        *failed = gone == 0;
+        total += gone;
+        left -= n;
     }
     return total;
 }
@@ -212,7 +264,7 @@ static size_t pages_to_keep(struct zone *z, bool run, uint64_t now)
 void zone_relax(unsigned node, bool run)
 {
     struct zone *z = &zones[node];
-    bool little = load_relaxed(&z->dirty_pages) <= opt.keep >> PAGE_SHIFT;
+    bool little = load_relaxed(&z->dirty_pages) <= opt.keep >> PAGE_SHIFT && !run;
     if (LIKELY(little && load_relaxed(&z->spiking) == 0) || opt.purge == OPT_PURGE_OFF)
         return;
     uint32_t skip = load_relaxed(&z->relax_skip);
@@ -240,13 +292,14 @@ void zone_fork_hold(void)
         lock_fork_hold(&zones[n].lock, RANK_ZONE);
 }
 
+/* A fork inside our own purge (a shim's madvise may do anything): the child goes on with it where we are. */
 void zone_fork_open(bool child)
 {
     for (unsigned n = 0; n < numa_count(); n++) {
         struct zone *z = &zones[n];
-        if (child) {
-            put_back(z, false);
-            z->purge_running = false;
+        if (child && z->purger != NULL && z->purger != this_thread()) {
+            put_back(z, NULL);
+            z->purger = NULL;
         }
         lock_fork_open(&z->lock);
     }

@@ -180,11 +180,39 @@ void unit_fork_handlers(void)
 }
 
 __thread void (*unit_madvise_hook)(void);
+__thread int unit_madvise_error;
+
+static struct {
+    long calls, k; /* calls: relaxed counter */
+    bool forever;
+    int answer;
+} fault;
+
+long unit_madvise_fails(long k, bool forever, int answer)
+{
+    long calls = load_relaxed(&fault.calls);
+    fault.k = k;
+    fault.forever = forever;
+    fault.answer = answer;
+    store_relaxed(&fault.calls, 0);
+    return calls;
+}
 
 int madvise(void *p, size_t size, int advice)
 {
     if (unit_madvise_hook != NULL)
         unit_madvise_hook();
+    if (unit_madvise_error != 0) {
+        errno = unit_madvise_error;
+        unit_madvise_error = 0;
+        return -1;
+    }
+    long call = add_relaxed(&fault.calls, 1) + 1;
+    if (fault.k != 0 && (call == fault.k || (fault.forever && call > fault.k))) {
+        if (fault.answer > 0)
+            errno = fault.answer;
+        return fault.answer > 0 ? -1 : 0;
+    }
     long ret = sys_call3(SYS_madvise, (long)p, (long)size, advice);
     if (ret < 0)
         errno = (int)-ret;
