@@ -50,8 +50,9 @@ static inline unsigned block_order(uint32_t mask)
 static inline unsigned block_pick(uint32_t mask, unsigned order)
 {
     for (unsigned k = order; k < BLOCK_ORDERS; k++) {
-        uint32_t pieces = block_pieces(mask, k), whole = k < BLOCK_ORDER ? block_pieces(mask, k + 1) : 0;
-        uint32_t alone = pieces & ~(whole | whole << (1u << k)); /* not a half of a larger one */
+        uint32_t alone = block_pieces(mask, k), whole = k < BLOCK_ORDER ? block_pieces(mask, k + 1) : 0;
+        if (whole != 0)
+            alone &= ~(whole | whole << (1u << k)); /* not a half of a larger one */
         if (alone != 0)
             return (unsigned)__builtin_ctz(alone);
     }

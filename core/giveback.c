@@ -13,7 +13,7 @@ static size_t max_pages(size_t a, size_t b)
 
 static size_t credit_limit(const struct give_view *v)
 {
-    return (GIVE_CREDIT_MAX >> PAGE_SHIFT) + v->out / 8;
+    return (GIVE_CREDIT_MAX >> PAGE_SHIFT) + v->out / GIVE_CREDIT_SHARE;
 }
 
 /* Milliseconds since then. Threads read the clock before they take the lock, so now may be the earlier one: then none. */
@@ -61,9 +61,9 @@ size_t giveback_keep(struct giveback *g, enum give_cause cause, const struct giv
     age_credit(g, v);
     if (!lately(g, v))
         g->spiking = false;
-    size_t base = v->floor + min_pages(g->credit, credit_limit(v)); /* INV-GIVE-1 */
+    size_t credit = min_pages(g->credit, credit_limit(v)), base = v->floor + credit; /* INV-GIVE-1 */
     if (cause == GIVE_RUN)
-        return base; /* INV-GIVE-2 */
+        return giveback_floor(v) + credit; /* INV-GIVE-2 */
     if (cause == GIVE_AGE)
         return keep_aged(g, v, base);
     size_t cap = cap_of(v) + base;

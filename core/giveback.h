@@ -3,14 +3,15 @@
  * How much free dirty memory a zone keeps: the rules of giving back, as pure functions of pages and milliseconds. Level 1.
  *
  * Three things make a zone give back (cause):
- *   RUN   a pure run of frees: a spike is over. All above the floor and the credit goes, at once.
+ *   RUN   a pure run of frees: a spike is over. All above a quarter of the floor and the credit goes, at once: the rest of
+ *         the floor is what slabs, caches and page lists keep.
  *   CAP   mixed traffic has left far more dirty pages than the heap's size warrants.
  *   AGE   an epoch of decay_ms is over: pages that nobody wanted in all of it (the least number of dirty pages seen) go.
  * A purge is regretted when pages are wanted again within decay_ms of it and only clean ones are there. A regret adds what
  * was missed to the credit, at most doubling it between two purges, so a program that swings by a steady amount is
  * purged a few times and then no more. The credit halves with every decay_ms without a regret.
- *   INV-GIVE-1 credit <= GIVE_CREDIT_MAX + an eighth of what is out, wherever it is used.
- *   INV-GIVE-2 a purge on behalf of RUN leaves at most floor + credit pages dirty; no cause leaves less.
+ *   INV-GIVE-1 credit <= GIVE_CREDIT_MAX + a half of what is out, wherever it is used.
+ *   INV-GIVE-2 a purge on behalf of RUN leaves at most a quarter of the floor + credit pages dirty.
  * Locks: the state belongs to a zone, under its lock. Source of the idea: hysteresis by what is missed, and the least
  * level of an epoch as the measure of what is idle, are ours; the pure run is from Linux's discussion of pcp free_count.
  */
@@ -38,6 +39,12 @@ struct give_view {
     size_t floor;      /* pages; option keep */
     uint64_t now, decay; /* ms; decay > 0 */
 };
+
+/* What: pages that a zone keeps at the end of a spike, whatever the credit. */
+static inline size_t giveback_floor(const struct give_view *v)
+{
+    return v->floor / 4;
+}
 
 /* What: pages that may stay dirty when a cause asks. Result: v->dirty or more: nothing is to go. Changes: halves an old
  * credit; AGE: begins a new epoch when the old one is over. */

@@ -76,6 +76,7 @@ static void *alloc_in_window(unsigned node, size_t size, size_t room, size_t ali
     size_t npages = (room + PAGE_BYTES - 1) >> PAGE_SHIFT;
     size_t align_pages = align <= PAGE_BYTES ? 1 : align >> PAGE_SHIFT;
     struct page *pg = zone_alloc(node, npages, align_pages);
+    pcp_note_alloc();
     return pg == NULL ? NULL : dress_block(pg, PAGE_LARGE, size, zero);
 }
 
@@ -158,7 +159,9 @@ void large_free(struct page *pg)
     if (pg->kind == PAGE_RUN) {
         pcp_free(pg, pg->order, false);
     } else {
-        zone_free(pg, pg->npages, false);
+        size_t npages = pg->npages;
+        zone_free(pg, npages, false);
+        pcp_note_free(npages);
         zone_relax(node, false);
     }
 }

@@ -34,13 +34,18 @@ struct pcp_limits pcp_limits_for(size_t shards)
     };
 }
 
+void pcp_end_run(struct pcp_tune *t)
+{
+    t->run_pages = 0;
+    t->run_next = 0;
+    t->run_spike = 0;
+}
+
 void pcp_count_alloc(struct pcp_tune *t, enum pcp_mode mode, unsigned order)
 {
     unsigned pages = 1u << order;
     t->free_count = (uint16_t)(mode == PCP_EXACT ? above(t->free_count, pages) : t->free_count / 2u);
-    t->run_pages = 0;
-    t->run_next = 0;
-    t->run_spike = 0;
+    pcp_end_run(t);
 }
 
 unsigned nr_pcp_alloc(const struct pcp_limits *l, struct pcp_tune *t, unsigned count, unsigned order)

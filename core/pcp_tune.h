@@ -61,6 +61,9 @@ struct pcp_limits pcp_limits_for(size_t shards);
 /* What: an allocation of 2^order pages reached the shard. Changes free_count, ends the run. */
 void pcp_count_alloc(struct pcp_tune *t, enum pcp_mode mode, unsigned order);
 
+/* What: an allocation that reached no list: ends the run. */
+void pcp_end_run(struct pcp_tune *t);
+
 /* What: the list of that order is empty and count pages are on the others: how many to take from the zone, a multiple of
  * 2^order, the run asked for included. Raises high. Kernel: nr_pcp_alloc. */
 unsigned nr_pcp_alloc(const struct pcp_limits *l, struct pcp_tune *t, unsigned count, unsigned order);

@@ -8,7 +8,6 @@
 #include "meta.h"
 #include "misuse.h"
 #include "opt.h"
-#include "pcp.h"
 #include "region.h"
 #include "slab.h"
 #include "tcache.h"
@@ -87,7 +86,8 @@ static void snapshot_pages(struct report *r)
     r->large_usable = l.large_bytes;
     r->run_stale = l.run_stale;
     r->large_stale = l.large_stale;
-    r->pcp_bytes = pcp_stats().bytes;
+    r->pcp = pcp_stats();
+    r->pcp_bytes = r->pcp.bytes;
 }
 
 static void snapshot_threads(struct report *r)
@@ -172,7 +172,8 @@ static void print_classes(struct fmt *f, const struct report *r)
 
 static void print_barns(struct fmt *f, const struct report *r)
 {
-    fmt_add(f, "%8s %10s %10s %10s %10s %10s %10s\n", "barns of", "full", "limit", "get", "get fail", "put", "put fail");
+    fmt_add(f, "%8s %10s %10s %10s %10s %10s %10s\n", "barns of", "full", "limit", "get", "get fail", "put",
+            "put fail");
     for (class_t c = 0; c < SIZE_CLASSES; c++) {
         const struct report_class *k = &r->classes[c];
         if (k->barn_get + k->barn_put + k->barn_get_fail + k->barn_put_fail != 0)
@@ -207,6 +208,9 @@ static void print_totals(struct fmt *f, const struct report *r)
     row(f, "metadata in the library's data", r->meta_static, SIZE_MAX);
     row(f, "purged so far", r->purged, r->purge_calls);
     row(f, "holes in slabs given back so far", r->hole_bytes, r->hole_calls);
+    fmt_add(f, "page lists: malloc %zu, free %zu; from the zone %zu pages in %zu holds, to it %zu in %zu; taken %zu\n",
+            r->pcp.alloc, r->pcp.free, r->pcp.refill_pages, r->pcp.refill_holds, r->pcp.drain_pages, r->pcp.drain_holds,
+            r->pcp.alloc_busy + r->pcp.free_busy);
     fmt_add(f, "slow calls: malloc %zu, free %zu; swaps %zu, refills %zu, flushes %zu\n", r->slow_alloc, r->slow_free,
             r->swaps, r->refills, r->flushes);
     fmt_add(f, "foreign pointers %zu, wrong sizes %zu\n", r->foreign, r->wrong_size);
@@ -275,6 +279,21 @@ NOINLINE static void json_totals(struct fmt *f, const struct report *r)
         fmt_add(f, "%s\n  \"%s\": %zu", i == 0 ? "" : ",", v[i].name, v[i].value);
 }
 
+NOINLINE static void json_pcp(struct fmt *f, const struct pcp_stats *p)
+{
+    fmt_add(f,
+            ",\n  \"pages\": {\"alloc\": %zu, \"alloc_busy\": %zu, \"free\": %zu, \"free_busy\": %zu, "
+            "\"refill\": %zu, \"refill_fail\": %zu, \"drain\": %zu, \"free_high\": %zu, \"mark\": %zu, "
+            "\"spike\": %zu, ",
+            p->alloc, p->alloc_busy, p->free, p->free_busy, p->refill, p->refill_fail, p->drain, p->free_high, p->mark,
+            p->spike);
+    fmt_add(f,
+            "\"refill_holds\": %zu, \"refill_pages\": %zu, \"drain_holds\": %zu, \"drain_pages\": %zu, "
+            "\"resident\": %zu, \"locks\": %zu, \"waits\": %zu}",
+            p->refill_holds, p->refill_pages, p->drain_holds, p->drain_pages, p->resident, p->lock_acquired,
+            p->lock_contended);
+}
+
 void report_json(int fd)
 {
     char buf[512];
@@ -284,6 +303,7 @@ void report_json(int fd)
         return;
     fmt_add(&f, "{\"sheaf\": 1,");
     json_totals(&f, r);
+    json_pcp(&f, &r->pcp);
     fmt_add(&f, ",\n  \"classes\": [");
     const char *sep = "";
     for (class_t c = 0; c < SIZE_CLASSES; c++)

@@ -9,6 +9,7 @@
 #define CORE_REPORT_H
 
 #include "compat/os/fmt.h"
+#include "pcp.h"
 #include "size.h"
 
 struct report_class {
@@ -47,6 +48,7 @@ struct report {
     size_t charged, limit_refusals, limit_last; /* limit.h */
     size_t meta_fresh, leaf_resident;    /* metadata not touched yet; what leaves cost so far */
     size_t resident;                     /* what all of this should cost in resident memory, outside of the library's data */
+    struct pcp_stats pcp;
     size_t threads;
     size_t slow_alloc, slow_free, swaps, refills, flushes;
     size_t foreign, wrong_size;

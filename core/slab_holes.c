@@ -170,7 +170,7 @@ static void land_locked(struct slabs *s, unsigned given)
 
 bool slab_hole_covers(const struct page *pg, unsigned obj)
 {
-    for (unsigned i = 0; i < flight.n; i++)
+    for (unsigned i = 0; i < flight.n && !swapped(); i++)
         if (flight.hole[i].slab == pg && obj - flight.hole[i].obj < flight.hole[i].obj_count)
             return true;
     return false;

@@ -15,6 +15,7 @@
 #include "compat/os/lock.h"
 #include "compat/os/numa.h"
 #include "pmap.h"
+#include "zone.h"
 
 enum { NO_BUCKET = 0xff };
 
@@ -126,10 +127,11 @@ static inline void slab_relist(struct slabs *s, struct page *pg)
  * linked by next, for slab_release. */
 struct page *slab_collect_locked(struct slabs *s, size_t keep);
 
-/* What: wholly free slabs that a class may keep. Locks: SLAB. */
+/* What: wholly free slabs that a class may keep: none while a spike is being given back. Locks: SLAB. */
 static inline size_t slab_allowance(const struct slabs *s)
 {
-    return SLAB_EMPTY_KEEP + (s->nslabs >> SLAB_EMPTY_SHIFT);
+    size_t node = (size_t)(s - all_slabs[0]) / SIZE_CLASSES;
+    return zone_spiking((unsigned)node) ? 0 : SLAB_EMPTY_KEEP + (s->nslabs >> SLAB_EMPTY_SHIFT);
 }
 
 /* What: give the pages of collected slabs down. Locks: none may be held. */

@@ -71,11 +71,12 @@ enum {
     ZONE_HOLD_BLOCKS = 64, /* most 2 MiB blocks isolated, or runs of pages given back, under one hold of the zone lock */
     GIVE_CAP_FLOORS = 4,   /* mixed traffic may leave so many floors dirty ... */
     GIVE_CAP_SHARE = 4,    /* ... or one in so many of the pages that are out, until it has aged */
+    GIVE_CREDIT_SHARE = 2, /* regretted purges may add one in so many of the pages that are out to what is kept */
 };
 #define ZONE_PURGE_MAX ((size_t)32 << 20) /* bytes isolated at a time */
 #define SPIKE_HOLE_BYTES ((size_t)64 << 20) /* of holes given back at once by the free that ends a spike */
 #define GIVE_FLOOR ((size_t)4 << 20)      /* free dirty bytes kept whatever the heap's size: default of the option keep */
-#define GIVE_CREDIT_MAX ((size_t)64 << 20) /* bytes that regretted purges may add to it, besides an eighth of what is out */
+#define GIVE_CREDIT_MAX ((size_t)64 << 20) /* bytes that regretted purges may add to it, besides GIVE_CREDIT_SHARE */
 
 /* ---- regions (region.c, large.c) ---- */
 #define WINDOW_BYTES_MIN ((size_t)2 << 20)   /* first window */

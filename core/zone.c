@@ -153,32 +153,36 @@ static struct block *extent_first(const struct zone *z, struct block *b)
     return down;
 }
 
-static void extent_merge(struct zone *z, struct block *b)
+/* Enter nblocks wholly free blocks of one state as an extent, with the neighbours of that state. */
+static void extent_merge(struct zone *z, struct block *first, size_t nblocks)
 {
-    enum extent_state s = extent_state_of(b);
-    struct block *before = block_at(b, -1), *after = block_at(b, 1), *first = b;
-    size_t nblocks = 1;
+    enum extent_state s = extent_state_of(first);
+    struct block *before = block_at(first, -1), *after = block_at(first, (ptrdiff_t)nblocks);
     if (in_extent(z, after, s)) {
         nblocks += after->nblocks;
         extent_remove(z, after);
     }
     if (in_extent(z, before, s)) {
-        first = block_at(b, -(ptrdiff_t)before->nblocks);
-        nblocks += before->nblocks;
+        first = block_at(before, 1 - (ptrdiff_t)before->nblocks);
+        nblocks += first->nblocks;
         extent_remove(z, first);
     }
     extent_add(z, first, nblocks);
 }
 
-static void extent_leave(struct zone *z, struct block *b)
+/* Take up to nblocks blocks from b on out of the extent that b lies in; what is before and behind stays one. Result: how
+ * many. */
+static size_t extent_leave(struct zone *z, struct block *b, size_t nblocks)
 {
     struct block *first = extent_first(z, b);
-    size_t nblocks = first->nblocks, before = b->number - first->number;
+    size_t all = first->nblocks, before = b->number - first->number, rest = all - before;
     extent_remove(z, first);
     if (before > 0)
         extent_add(z, first, before);
-    if (nblocks > before + 1)
-        extent_add(z, block_at(b, 1), nblocks - before - 1);
+    if (rest <= nblocks)
+        return rest;
+    extent_add(z, block_at(b, (ptrdiff_t)nblocks), rest - nblocks);
+    return nblocks;
 }
 
 /* ---- the two moves of a block ---- */
@@ -186,7 +190,7 @@ static void extent_leave(struct zone *z, struct block *b)
 void block_detach(struct zone *z, struct block *b)
 {
     if (b->free == BLOCK_ALL) {
-        extent_leave(z, b);
+        extent_leave(z, b, 1);
         return;
     }
     if (b->free != 0)
@@ -199,7 +203,7 @@ void block_attach(struct zone *z, struct block *b)
 {
     b->list = b->dirty_list = NO_LIST;
     if (b->free == BLOCK_ALL) {
-        extent_merge(z, b);
+        extent_merge(z, b, 1);
         return;
     }
     if (b->free != 0)
@@ -252,35 +256,70 @@ static size_t range_fresh(const char *a, size_t npages)
     return fresh;
 }
 
-/* Take free pages out. Result: do all of them read as zero? */
+static bool range_whole_block(const struct range *r)
+{
+    return r->first == 0 && r->npages >= BLOCK_PAGES;
+}
+
+/* Clear the pages of a block that is on no list. Result: do all of them read as zero? */
+static bool clear_pages(struct zone *z, struct block *b, uint32_t mask)
+{
+    bool zero = ((b->dirty | b->lazy) & mask) == 0;
+    count_pages(z, b, mask, (size_t)-1);
+    b->free &= ~mask;
+    b->dirty &= ~mask;
+    b->lazy &= ~mask;
+    return zero;
+}
+
+/* Take free pages out: whole blocks by the extent, others block by block. Result: do all of them read as zero? */
 static bool range_take(struct zone *z, const char *a, size_t npages)
 {
     bool zero = true;
-    for (struct range r = range_of(a, npages); r.npages > 0; range_next(&r)) {
-        uint32_t mask = block_mask(r.first, range_part(&r));
-        block_detach(z, r.b);
-        count_pages(z, r.b, mask, (size_t)-1);
-        zero = zero && ((r.b->dirty | r.b->lazy) & mask) == 0;
-        r.b->free &= ~mask;
-        r.b->dirty &= ~mask;
-        r.b->lazy &= ~mask;
-        block_attach(z, r.b);
+    for (struct range r = range_of(a, npages); r.npages > 0;) {
+        if (range_whole_block(&r)) {
+            size_t n = extent_leave(z, r.b, r.npages / BLOCK_PAGES);
+            for (; n > 0; n--, range_next(&r)) {
+                zero &= clear_pages(z, r.b, BLOCK_ALL);
+                r.b->list = r.b->dirty_list = NO_LIST;
+            }
+        } else {
+            block_detach(z, r.b);
+            zero &= clear_pages(z, r.b, block_mask(r.first, range_part(&r)));
+            block_attach(z, r.b);
+            range_next(&r);
+        }
     }
     owner_add(&z->out_pages, npages);
     giveback_dirty(&z->give, z->dirty_pages);
     return zero;
 }
 
+static void set_pages(struct zone *z, struct block *b, uint32_t mask, bool zeroed)
+{
+    b->free |= mask;
+    if (!zeroed)
+        b->dirty |= mask;
+    count_pages(z, b, mask, 1);
+}
+
 static void range_put(struct zone *z, const char *a, size_t npages, bool zeroed)
 {
-    for (struct range r = range_of(a, npages); r.npages > 0; range_next(&r)) {
-        uint32_t mask = block_mask(r.first, range_part(&r));
-        block_detach(z, r.b);
-        r.b->free |= mask;
-        if (!zeroed)
-            r.b->dirty |= mask;
-        count_pages(z, r.b, mask, 1);
-        block_attach(z, r.b);
+    for (struct range r = range_of(a, npages); r.npages > 0;) {
+        if (range_whole_block(&r)) {
+            struct block *first = r.b;
+            size_t nblocks = r.npages / BLOCK_PAGES;
+            for (size_t n = nblocks; n > 0; n--, range_next(&r)) {
+                set_pages(z, r.b, BLOCK_ALL, zeroed);
+                r.b->list = r.b->dirty_list = NO_LIST;
+            }
+            extent_merge(z, first, nblocks);
+        } else {
+            block_detach(z, r.b);
+            set_pages(z, r.b, block_mask(r.first, range_part(&r)), zeroed);
+            block_attach(z, r.b);
+            range_next(&r);
+        }
     }
     owner_add(&z->out_pages, -npages);
 }

@@ -264,7 +264,7 @@ static size_t pages_to_keep(struct zone *z, bool run, uint64_t now)
 void zone_relax(unsigned node, bool run)
 {
     struct zone *z = &zones[node];
-    bool little = load_relaxed(&z->dirty_pages) <= opt.keep >> PAGE_SHIFT;
+    bool little = load_relaxed(&z->dirty_pages) <= opt.keep >> PAGE_SHIFT && !run;
     if (LIKELY(little && load_relaxed(&z->spiking) == 0) || opt.purge == OPT_PURGE_OFF)
         return;
     uint32_t skip = load_relaxed(&z->relax_skip);

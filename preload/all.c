@@ -21,6 +21,16 @@
 #include "core/meta.c"
 #include "core/pcp_tune.c"
 
+#include "core/maple_frame.c"
+#include "core/maple_path.c"
+#include "core/maple_gap.c"
+#include "core/maple_split.c"
+#include "core/maple_rebalance.c"
+#include "core/maple_span.c"
+#include "core/maple_write.c"
+#include "core/maple_read.c"
+#include "core/maple_check.c"
+
 #include "core/pmap.c"
 #include "core/clean.c"
 #include "core/region.c"

@@ -16,7 +16,7 @@
 #elif defined(__aarch64__)
 #define VDSO_CLOCK "__kernel_clock_gettime"
 #else
-#define VDSO_CLOCK NULL
+#define VDSO_CLOCK "" /* no such symbol */
 #endif
 
 typedef int clock_function(clockid_t, struct timespec *);
@@ -118,7 +118,7 @@ static clock_function *found EARLY_DATA;
 COLD static clock_function *find_function(void)
 {
     const void *vdso = (const void *)getauxval(AT_SYSINFO_EHDR);
-    void *p = vdso != NULL && VDSO_CLOCK != NULL ? clock_image_symbol(vdso, VDSO_CLOCK) : NULL;
+    void *p = vdso != NULL ? clock_image_symbol(vdso, VDSO_CLOCK) : NULL;
     clock_function *f = ask_kernel;
     if (p != NULL)
         memcpy(&f, &p, sizeof f); /* a data pointer, to C */

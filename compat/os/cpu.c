@@ -8,13 +8,20 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <sys/auxv.h>
 
 /* glibc 2.35 and later; absent elsewhere. `__rseq_size` is 0 where registration was refused or switched off. */
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned int __rseq_size __attribute__((weak));
-enum { RSEQ_CPU_ID = 4 }; /* offset of cpu_id in the kernel's struct rseq */
+/* Offsets in the kernel's struct rseq, and how much of it a kernel fills that knows mm_cid. glibc's __rseq_size does not
+ * tell: it is 20 also where the kernel has been given 32 bytes and fills them. */
+enum { RSEQ_CPU_ID = 4, RSEQ_MM_CID = 24, RSEQ_MM_CID_END = 28 };
+#ifndef AT_RSEQ_FEATURE_SIZE
+#define AT_RSEQ_FEATURE_SIZE 27
+#endif
 
-static unsigned count; /* 0 until asked for; every thread computes the same value */
+static unsigned count;       /* 0 until asked for; every thread computes the same value */
+static unsigned rseq_filled; /* bytes of struct rseq that the kernel fills, plus 1; 0 until asked for, likewise */
 
 static bool have_rseq(void)
 {
@@ -40,17 +47,47 @@ static char *thread_pointer(void)
 #endif
 }
 
-unsigned cpu_current(void)
+static int rseq_field(ptrdiff_t offset)
 {
-    if (LIKELY(have_rseq())) {
-        int id = *(volatile int *)(thread_pointer() + __rseq_offset + RSEQ_CPU_ID);
-        if (LIKELY(id >= 0))
-            return (unsigned)id;
-    }
+    return *(volatile int *)(thread_pointer() + __rseq_offset + offset);
+}
+
+/* -1: this thread has no rseq area, or none that is registered. */
+static int rseq_cpu(void)
+{
+    return LIKELY(have_rseq()) ? rseq_field(RSEQ_CPU_ID) : -1;
+}
+
+static unsigned ask_cpu(void)
+{
     int saved = errno;
     int id = sched_getcpu();
     errno = saved;
     return id < 0 ? 0 : (unsigned)id;
+}
+
+unsigned cpu_current(void)
+{
+    int id = rseq_cpu();
+    return LIKELY(id >= 0) ? (unsigned)id : ask_cpu();
+}
+
+static bool rseq_has_cid(void)
+{
+    unsigned filled = load_relaxed(&rseq_filled);
+    if (UNLIKELY(filled == 0)) {
+        filled = (unsigned)getauxval(AT_RSEQ_FEATURE_SIZE) + 1;
+        store_relaxed(&rseq_filled, filled);
+    }
+    return filled > RSEQ_MM_CID_END;
+}
+
+unsigned cpu_shard(void)
+{
+    int id = rseq_cpu();
+    if (UNLIKELY(id < 0))
+        return ask_cpu();
+    return LIKELY(rseq_has_cid()) ? (unsigned)rseq_field(RSEQ_MM_CID) : (unsigned)id;
 }
 
 static unsigned count_bits(const unsigned long *mask, long bytes)

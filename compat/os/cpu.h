@@ -14,6 +14,11 @@
  * Context: any thread, any time. */
 unsigned cpu_current(void);
 
+/* What: a number for picking one of the process's per-cpu tables: threads that run at the same time have different ones.
+ * The kernel's mm_cid where it is filled (Linux 6.3): dense from 0, so a process of one thread stays with one table on
+ * whatever cpu it runs; else cpu_current. Cost: two loads, or as there. Context: any thread, any time. */
+unsigned cpu_shard(void);
+
 /* What: how many cpus the process may run on (affinity mask), at least 1; read once. Cost: one system call the first
  * time. Context: any time. Fails: 1. */
 unsigned cpu_count(void);

@@ -10,6 +10,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 PERF = os.path.dirname(HERE)
+TOP = os.path.dirname(PERF)
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]
 # name -> (sources under perf/, further flags); Makefile.am says the same.
 PROGRAMS = {
@@ -20,6 +21,9 @@ PROGRAMS = {
                                         "churn")], ["-fno-builtin"]),
     "regions": (["regions/*.c"], ["-fno-builtin"]),
     "wordcount": (["wordcount.c"], ["-fno-builtin"]),
+    "maple_bench": (["maple_*.c"] + ["../core/maple_*.c", "../core/dbg.c", "../compat/os/fmt.c", "../compat/os/lock.c"],
+                    ["-D_GNU_SOURCE=", "-DSHEAF_DEBUG=0", "-fvisibility=hidden", "-iquote", TOP, "-iquote",
+                     os.path.join(TOP, "core"), "-iquote", os.path.join(TOP, "compat", "os")]),
     "libempty.so": (["libempty.c"], ["-fPIC", "-shared"]),
 } | {f"gb_{n}": ([f"micro/gb_{n}.c"], ["-fno-builtin"])
      for n in ("spike", "frag", "batch", "loop", "pipe", "threads", "child", "latency", "huge")}
@@ -55,9 +59,8 @@ def _compile(name):
 def program(name):
     """The path of one of PROGRAMS. $SHEAF_PERF_BIN, then perf/ of the source and of a build tree, then the compiler."""
     if name not in _made:
-        top = os.path.dirname(PERF)
         dirs = [os.environ.get("SHEAF_PERF_BIN"), PERF, os.path.join(os.getcwd(), "perf"),
-                os.path.join(top, "build", "perf")]
+                os.path.join(TOP, "build", "perf")]
         files = [os.path.join(d, f) for d in dirs if d for f in (name, os.path.join(name, name), os.path.join("micro", name))]
         found = [f for f in files if os.path.isfile(f) and os.access(f, os.X_OK)]
         _made[name] = found[0] if found else _compile(name)

@@ -114,7 +114,9 @@ def child(quick):
             for order, words in (("order", "in order"), ("random", "at random"))]
 
 
-LOCK_LINE = re.compile(r"^sheaf: lock (\w+): (\d+) holds, longest (\d+) ns", re.M)
+LOCK_LINE = re.compile(r"^sheaf: lock (\w+) (\d+): (\d+) holds, longest (\d+) ns, (\d+) over 10 us, (\d+) over 100 us; "
+                       r"with a switch inside (\d+), longest (\d+) ns", re.M)
+LOCK_BAR_NS = 100000
 
 
 def latency(quick):
@@ -242,15 +244,53 @@ def verdict(case, bar, value):
     return "ok" if (value >= bar if case.least else value <= bar) else "over"
 
 
-def lock_times(lib, quick):
-    """[(rank, holds, longest ns)] of one run of the latency program under a build with lock times."""
+def rank_names():
+    """Rank -> name, from the source beside us."""
+    try:
+        with open(os.path.join(build.PERF, "..", "core", "rank.h"), encoding="utf-8") as f:
+            return dict(enumerate(name.lower() for name in re.findall(r"^    RANK_(\w+),", f.read(), re.M)))
+    except OSError:
+        return {}
+
+
+class Hold:
+    """What one line of a build with lock times says."""
+
+    def __init__(self, m):
+        self.kind, self.rank = m[1], int(m[2])
+        self.holds, self.longest, self.over_10, self.over_100, self.switched, self.longest_switched = map(int, m.groups()[2:])
+
+
+def _hold_run(lib, quick):
     argv = [build.program("gb_latency"), str(_part(2048, quick))]
     env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
     conf = ",".join(filter(None, [env.get("SHEAF_CONF"), "stats_print:true"]))
     done = subprocess.run(["env", f"LD_PRELOAD={lib}"] + argv, env=env | {"SHEAF_CONF": conf}, capture_output=True, text=True)
     if done.returncode != 0:
         raise bench.BenchError(f"{lib}: " + (done.stderr.strip()[-400:] or bench.status_text(done.returncode)))
-    found = [(m[1], int(m[2]), int(m[3])) for m in LOCK_LINE.finditer(done.stderr)]
+    found = [Hold(m) for m in LOCK_LINE.finditer(done.stderr)]
     if not found:
         raise bench.BenchError(f"{lib} prints no lock times: configure it with --enable-lock-times")
     return found
+
+
+def lock_rows(lib, quick, runs):
+    """Rows for a table: rank, holds, longest us, holds over 100 us, as many by the rate of empty holds, verdict, and the
+    longest with a switch inside. Medians of the runs. An empty hold is measured after each real one, in the same way:
+    what it shows is the machine. A rank is over if it passes the bar more often than that explains."""
+    lib = os.path.realpath(lib)
+    all_runs = [{(h.kind, h.rank): h for h in _hold_run(lib, quick)} for _ in range(runs)]
+    names, rows = rank_names(), []
+
+    def med(key, attr):
+        return table.median([getattr(run[key], attr) for run in all_runs if key in run])
+
+    empty = ("empty", 0)
+    rate = med(empty, "over_100") / med(empty, "holds")
+    for key in sorted(set().union(*all_runs), key=lambda k: (k[0] == "empty", k[1])):
+        longest, over, holds = med(key, "longest"), med(key, "over_100"), med(key, "holds")
+        words = "ok" if longest <= LOCK_BAR_NS else "noise" if over <= 2 + 3 * rate * holds else "over"
+        name = "an empty hold" if key == empty else names.get(key[1], f"rank {key[1]}")
+        rows.append([name, int(holds), longest / 1000, int(over), rate * holds, med(key, "longest_switched") / 1000,
+                     "" if key == empty else words])
+    return rows

@@ -9,7 +9,6 @@
 #include "gb.h"
 
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
 enum { LOOP_BYTES = 6 << 20 };
 
@@ -69,10 +68,10 @@ int main(int argc, char **argv)
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     spike(argc > 2 ? argv[2] : "none", GB_MIB(gb_arg(argc, argv, 3, 1024, 1)));
     long before = faults();
-    syscall(SYS_getppid);
+    (void)getppid();
     for (long i = 0; i < rounds; i++)
         one_round(i, page);
-    syscall(SYS_getppid);
+    (void)getppid();
     long n = faults() - before;
     gb_say("rounds", rounds);
     gb_say("faults", n);

@@ -102,10 +102,11 @@ int main(int argc, char **argv)
     for (long i = 0; i < n; i++)
         peak = one_spike(i > 0);
     gb_sleep_ms(2000);
-    long after = gb_rss_kib();
+    long after = gb_rss_kib(), lazy = gb_smaps_kib("\nLazyFree:");
     gb_say("before_kib", before);
     gb_say("peak_kib", peak);
     gb_say("after_kib", after);
     gb_say("left_kib", after - before);
+    gb_say("lazy_kib", lazy);
     return 0;
 }

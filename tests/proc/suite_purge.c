@@ -11,13 +11,13 @@ static const char CONF[] = "keep:512k,decay_ms:20";
 /* proc_purge with the k-th madvise answered so. Result: how many calls there were. */
 static long run_with_fault(const char *conf, const char *fault)
 {
-    char *path = child_bin_path("proc_purge"), *set = proc_text("SHIM_MADVISE=%s", fault);
+    char *path = child_bin_path("proc_purge"), *set = proc_text("SHIM_REFUSE=%s", fault);
     const char *argv[] = {path, proc_count(200, 600), NULL};
-    const char *env[] = {"SHIM_MADVISE_REPORT=1", set, NULL};
-    struct child_spec spec = {.argv = argv, .preload = "shim_madvise.so:@", .conf = conf, .env = env};
+    const char *env[] = {"SHIM_REFUSE_REPORT=1", set, NULL};
+    struct child_spec spec = {.argv = argv, .preload = "shim_refuse.so:@", .conf = conf, .env = env};
     struct child_result r = child_run(&spec);
     long calls = -1;
-    if (r.exit_code != 0 || sscanf(r.err, "shim_madvise: %ld calls\n", &calls) != 1 || strchr(r.err, '\n')[1] != 0)
+    if (r.exit_code != 0 || sscanf(r.err, "shim_refuse: %ld calls\n", &calls) != 1 || strchr(r.err, '\n')[1] != 0)
         TEST_FAIL("with %s and %s: exit code %d, signal %d%s, said: %s", conf, fault, r.exit_code, r.signal,
                   r.timed_out ? ", hung" : "", r.err);
     child_free(&r);
@@ -66,8 +66,8 @@ static void fork_in_slow_purges(const char *conf)
 {
     char *path = child_bin_path("proc_trim_busy");
     const char *argv[] = {path, "3", proc_count(20, 1000), "2", NULL};
-    const char *env[] = {"SHIM_MADVISE_NAP=500", NULL};
-    struct child_spec spec = {.argv = argv, .preload = "shim_madvise.so:@", .conf = conf, .env = env};
+    const char *env[] = {"SHIM_REFUSE_NAP=500", NULL};
+    struct child_spec spec = {.argv = argv, .preload = "shim_refuse.so:@", .conf = conf, .env = env};
     proc_run_quiet(&spec, NULL);
     free(path);
 }

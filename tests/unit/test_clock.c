@@ -58,14 +58,18 @@ TEST(clock, finds_the_functions_of_the_vdso)
 
 /* ---- images made by hand ---- */
 
-enum { SHIFT = 0x1000, FIRST = 0x40, SECOND = 0x80 }; /* the image says it lies at 0x1000; values of the two functions */
+enum {
+    SHIFT = 0x1000,
+    FIRST = 0x40,
+    SECOND = 0x80
+}; /* the image says it lies at 0x1000; values of the two functions */
 
 struct tiny {
     ElfW(Ehdr) file;
     ElfW(Phdr) part[2];
     ElfW(Dyn) dynamic[5];
-    ElfW(Sym) symbol[5]; /* nothing, undefined "second", object "second", "first", "second" */
-    uint32_t hash[2];    /* buckets, symbols; nothing else of it is read */
+    ElfW(Sym) symbol[5];         /* nothing, undefined "second", object "second", "first", "second" */
+    uint32_t hash[2];            /* buckets, symbols; nothing else of it is read */
     uint32_t gnu[4 + 2 + 3 + 2]; /* 3 buckets, hashed from 3 on, one bloom word; chains of symbols 3 and 4 */
     char names[16];
 };

@@ -53,7 +53,8 @@ TEST(pcp_tune, an_allocation_counts_by_its_mode)
     };
     for (size_t i = 0; i < COUNT(rows); i++)
         for (size_t m = 0; m < COUNT(modes); m++) {
-            struct pcp_tune t = {.free_count = (uint16_t)rows[i].before, .run_pages = 77, .run_next = 80, .run_spike = 90};
+            struct pcp_tune t = {
+                .free_count = (uint16_t)rows[i].before, .run_pages = 77, .run_next = 80, .run_spike = 90};
             pcp_count_alloc(&t, modes[m], rows[i].order);
             EXPECT_EQ(t.free_count, modes[m] == PCP_EXACT ? rows[i].exact : rows[i].halved);
             EXPECT_EQ(t.run_pages + t.run_next + t.run_spike, 0); /* any allocation ends the run */
@@ -66,8 +67,8 @@ TEST(pcp_tune, a_free_counts_its_pages)
     static const struct {
         unsigned before, order, after;
     } rows[] = {
-        {0, 0, 1}, {0, 1, 2}, {0, 2, 4}, {0, 3, 8}, {47, 3, 55}, {48, 3, 56},
-        {49, 3, 56}, /* saturates: 57 is 56 */
+        {0, 0, 1},   {0, 1, 2},   {0, 2, 4},   {0, 3, 8},
+        {47, 3, 55}, {48, 3, 56}, {49, 3, 56}, /* saturates: 57 is 56 */
         {55, 0, 56}, {56, 0, 56}, {56, 3, 56},
     };
     for (size_t i = 0; i < COUNT(rows); i++)
@@ -91,22 +92,22 @@ TEST(pcp_tune, nr_pcp_alloc)
     } rows[] = {
         /* Fresh: n = 7, high = 16 + 7 = 23, room 23, limit 23 - 7 = 16: 7 fit, so the next is doubled. */
         {&two, 0, 0, 0, 0, 7, 23, 1},
-        {&two, 0, 0, 0, 1, 6, 23, 1},  /* three whole runs of 2 in 7 */
-        {&two, 0, 0, 0, 2, 8, 23, 1},  /* one run of 4 in 7, but two is the least */
-        {&two, 0, 0, 0, 3, 16, 23, 1}, /* none of 8, but two is the least, and 23 has room for them */
-        {&two, 23, 1, 0, 0, 14, 37, 2}, /* n = 14 <= 37 - 7 */
-        {&two, 37, 2, 0, 0, 28, 64, 3}, /* 37 + 28 = 65, cut to 64; 28 <= 57 */
-        {&two, 64, 3, 0, 0, 32, 64, 3}, /* 56 <= 57, but a block holds 32; the factor has its most */
-        {&two, 64, 3, 0, 2, 32, 64, 3}, /* eight runs of 4 */
+        {&two, 0, 0, 0, 1, 6, 23, 1},    /* three whole runs of 2 in 7 */
+        {&two, 0, 0, 0, 2, 8, 23, 1},    /* one run of 4 in 7, but two is the least */
+        {&two, 0, 0, 0, 3, 16, 23, 1},   /* none of 8, but two is the least, and 23 has room for them */
+        {&two, 23, 1, 0, 0, 14, 37, 2},  /* n = 14 <= 37 - 7 */
+        {&two, 37, 2, 0, 0, 28, 64, 3},  /* 37 + 28 = 65, cut to 64; 28 <= 57 */
+        {&two, 64, 3, 0, 0, 32, 64, 3},  /* 56 <= 57, but a block holds 32; the factor has its most */
+        {&two, 64, 3, 0, 2, 32, 64, 3},  /* eight runs of 4 */
         {&two, 64, 3, 40, 0, 17, 64, 3}, /* room 24, limit 24 - 7 = 17 < 56: cut, not doubled */
         {&two, 64, 0, 50, 0, 7, 64, 1},  /* room 14, limit max(7, 7): just fits */
         {&two, 64, 0, 51, 0, 7, 64, 1},  /* room 13, limit max(6, 7) */
         {&two, 64, 0, 60, 0, 4, 64, 0},  /* room 4, limit 4 */
         {&two, 64, 3, 64, 0, 1, 64, 3},  /* full of other orders: one run */
         {&two, 64, 3, 64, 3, 8, 64, 3},
-        {&two, 64, 3, 70, 1, 2, 64, 3},  /* count above high: no wrap */
-        {&two, 64, 0, 49, 3, 8, 64, 1},  /* room 15: 7 fit, but there is no room for two runs of 8 */
-        {&two, 64, 0, 48, 3, 16, 64, 1}, /* room 16 */
+        {&two, 64, 3, 70, 1, 2, 64, 3},      /* count above high: no wrap */
+        {&two, 64, 0, 49, 3, 8, 64, 1},      /* room 15: 7 fit, but there is no room for two runs of 8 */
+        {&two, 64, 0, 48, 3, 16, 64, 1},     /* room 16 */
         {&two, 30, 0, 20, 0, 10 - 3, 37, 1}, /* room 37 - 20 = 17, limit 10, n = 7 */
         /* Many shards. n = 3, high = 0 + 3, room 3, limit max(0, 3). */
         {&many, 0, 0, 0, 0, 3, 3, 1},
@@ -134,21 +135,19 @@ TEST(pcp_tune, nr_pcp_high)
         bool free_high;
         unsigned answer, high_after;
     } rows[] = {
-        {&two, 0, 0, 5, false, 16, 16},   /* never used: high_min */
-        {&two, 40, 9, 39, false, 40, 40}, /* not full: unchanged */
-        {&two, 40, 9, 40, false, 40, 40}, /* full, but 9 + 7 is less */
+        {&two, 0, 0, 5, false, 16, 16},    /* never used: high_min */
+        {&two, 40, 9, 39, false, 40, 40},  /* not full: unchanged */
+        {&two, 40, 9, 40, false, 40, 40},  /* full, but 9 + 7 is less */
         {&two, 40, 50, 39, false, 40, 40}, /* not full */
         {&two, 40, 50, 40, false, 40, 57}, /* full: 50 + 7, for the next time; this one still drains */
-        {&two, 40, 56, 41, false, 40, 63},
-        {&two, 60, 56, 60, false, 60, 63},
-        {&two, 64, 56, 64, false, 64, 64}, /* at its most already */
-        {&two, 16, 0, 16, false, 16, 16},
-        {&two, 64, 56, 20, true, 0, 16}, /* 64 - 56 = 8, at least 16 */
-        {&two, 16, 8, 20, true, 0, 16},  /* 16 - 56: no wrap */
-        {&many, 0, 0, 0, false, 0, 3},   /* count 0 >= high 0: a batch from now on */
-        {&many, 0, 8, 8, false, 0, 11},  /* 8 + 3 */
+        {&two, 40, 56, 41, false, 40, 63},  {&two, 60, 56, 60, false, 60, 63},
+        {&two, 64, 56, 64, false, 64, 64},                                   /* at its most already */
+        {&two, 16, 0, 16, false, 16, 16},   {&two, 64, 56, 20, true, 0, 16}, /* 64 - 56 = 8, at least 16 */
+        {&two, 16, 8, 20, true, 0, 16},                                      /* 16 - 56: no wrap */
+        {&many, 0, 0, 0, false, 0, 3},      /* count 0 >= high 0: a batch from now on */
+        {&many, 0, 8, 8, false, 0, 11},     /* 8 + 3 */
         {&many, 11, 24, 11, false, 11, 12}, /* 24 + 3, cut to 12 */
-        {&many, 12, 24, 8, true, 0, 0},  /* 12 - 24, at least 0 */
+        {&many, 12, 24, 8, true, 0, 0},     /* 12 - 24, at least 0 */
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct pcp_tune t = {.high = (uint16_t)rows[i].high, .free_count = (uint16_t)rows[i].free_count};
@@ -165,25 +164,24 @@ TEST(pcp_tune, nr_pcp_free)
         unsigned free_count, count, high;
         unsigned give;
     } rows[] = {
-        {&two, 0, 64, 64, 7},   /* at least a batch */
-        {&two, 7, 64, 64, 7},   {&two, 8, 64, 64, 8},
-        {&two, 15, 64, 64, 8},  /* 15, without the 7 that would need a hold of their own */
-        {&two, 16, 64, 64, 16}, {&two, 56, 64, 64, 56}, /* most: 64 - 7 = 57 */
-        {&two, 56, 63, 63, 56}, /* most: 56 */
-        {&two, 56, 40, 40, 32}, /* most: 33, whole holds 32 */
-        {&two, 56, 16, 16, 8},  /* most: 9 */
-        {&two, 56, 14, 14, 7},  /* most: max(14 - 7, 14 / 2) */
-        {&two, 56, 10, 10, 5},  /* high < 2 batches: half */
-        {&two, 0, 10, 10, 5},   /* no batch either */
-        {&two, 56, 7, 7, 3},    /* high < batch + 1: half */
-        {&two, 56, 1, 1, 1},    /* half of 1 is nothing, but one must go */
-        {&two, 0, 71, 64, 7},   /* a run of 8 on 63: 7 above high, and 7 go anyway */
-        {&two, 0, 17, 10, 7},   /* half is 5, but 7 are above high */
-        {&two, 0, 30, 0, 30},   /* emptied */
+        {&two, 0, 64, 64, 7},                                                  /* at least a batch */
+        {&two, 7, 64, 64, 7},   {&two, 8, 64, 64, 8},   {&two, 15, 64, 64, 8}, /* 15, without the 7 that would need a hold of their own */
+        {&two, 16, 64, 64, 16}, {&two, 56, 64, 64, 56},                        /* most: 64 - 7 = 57 */
+        {&two, 56, 63, 63, 56},                                                /* most: 56 */
+        {&two, 56, 40, 40, 32},                                                /* most: 33, whole holds 32 */
+        {&two, 56, 16, 16, 8},                                                 /* most: 9 */
+        {&two, 56, 14, 14, 7},                                                 /* most: max(14 - 7, 14 / 2) */
+        {&two, 56, 10, 10, 5},                                                 /* high < 2 batches: half */
+        {&two, 0, 10, 10, 5},                                                  /* no batch either */
+        {&two, 56, 7, 7, 3},                                                   /* high < batch + 1: half */
+        {&two, 56, 1, 1, 1},                           /* half of 1 is nothing, but one must go */
+        {&two, 0, 71, 64, 7},                          /* a run of 8 on 63: 7 above high, and 7 go anyway */
+        {&two, 0, 17, 10, 7},                          /* half is 5, but 7 are above high */
+        {&two, 0, 30, 0, 30},                          /* emptied */
         {&two, 56, 56, 0, 56},  {&two, 56, 60, 0, 56}, /* at most a scaled batch at once */
-        {&two, 0, 0, 0, 1},     /* asked without need: one, and the caller finds none */
-        {&many, 24, 12, 12, 8}, /* most: 12 - 3 = 9, whole holds 8 */
-        {&many, 0, 12, 12, 3},  {&many, 24, 4, 4, 2}, {&many, 0, 8, 0, 8}, {&many, 0, 30, 0, 24},
+        {&two, 0, 0, 0, 1},                            /* asked without need: one, and the caller finds none */
+        {&many, 24, 12, 12, 8},                        /* most: 12 - 3 = 9, whole holds 8 */
+        {&many, 0, 12, 12, 3},  {&many, 24, 4, 4, 2},   {&many, 0, 8, 0, 8},   {&many, 0, 30, 0, 24},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct pcp_tune t = {.high = (uint16_t)rows[i].high, .free_count = (uint16_t)rows[i].free_count};
@@ -199,23 +197,20 @@ TEST(pcp_tune, a_row_of_runs_empties_the_shard)
         bool before; /* the free before was of a run too */
         bool exact, halve, threshold;
     } rows[] = {
-        {6, 20, 1, true, false, false, false},
-        {7, 20, 1, true, false, true, false},
-        {14, 20, 1, true, false, true, false},
-        {15, 20, 1, true, false, true, true},
-        {55, 20, 1, true, false, true, true},
-        {56, 20, 1, true, true, true, true},
-        {56, 20, 2, true, true, true, true},
-        {56, 20, 3, true, true, true, true},
-        {56, 20, 0, true, false, false, false}, /* a page is no run */
-        {56, 20, 3, false, false, false, false}, /* nor one run a row */
-        {56, 7, 1, true, true, true, true},
-        {56, 6, 1, true, false, false, false}, /* less than a batch may stay */
+        {6, 20, 1, true, false, false, false},   {7, 20, 1, true, false, true, false},
+        {14, 20, 1, true, false, true, false},   {15, 20, 1, true, false, true, true},
+        {55, 20, 1, true, false, true, true},    {56, 20, 1, true, true, true, true},
+        {56, 20, 2, true, true, true, true},     {56, 20, 3, true, true, true, true},
+        {56, 20, 0, true, false, false, false},                                         /* a page is no run */
+        {56, 20, 3, false, false, false, false},                                        /* nor one run a row */
+        {56, 7, 1, true, true, true, true},      {56, 6, 1, true, false, false, false}, /* less than a batch may stay */
     };
     for (size_t i = 0; i < COUNT(rows); i++)
         for (size_t m = 0; m < COUNT(modes); m++) {
             struct pcp_tune t = {.high = 64, .free_count = (uint16_t)rows[i].free_count, .run_before = rows[i].before};
-            bool expect = modes[m] == PCP_EXACT ? rows[i].exact : modes[m] == PCP_HALVE ? rows[i].halve : rows[i].threshold;
+            bool expect = modes[m] == PCP_EXACT   ? rows[i].exact
+                          : modes[m] == PCP_HALVE ? rows[i].halve
+                                                  : rows[i].threshold;
             struct pcp_verdict v = pcp_count_free(&two, &t, modes[m], rows[i].count, rows[i].order, false);
             EXPECT_EQ(v.free_high, expect);
             EXPECT_EQ(v.drain, expect ? rows[i].count : 0);
@@ -231,11 +226,11 @@ TEST(pcp_tune, decay)
         unsigned high, count;
         unsigned give, high_after;
     } rows[] = {
-        {&two, 64, 64, 8, 56}, /* 64 - 8 */
-        {&two, 64, 20, 0, 56}, {&two, 63, 63, 8, 55}, /* an eighth, rounded up: 63 - 8 */
-        {&two, 17, 17, 1, 16}, /* 17 - 3 = 14, at least 16 */
-        {&two, 16, 16, 0, 16}, {&two, 0, 0, 0, 16},
-        {&two, 0, 20, 4, 16},  /* never used, and 16 is what it may hold */
+        {&two, 64, 64, 8, 56},                         /* 64 - 8 */
+        {&two, 64, 20, 0, 56},  {&two, 63, 63, 8, 55}, /* an eighth, rounded up: 63 - 8 */
+        {&two, 17, 17, 1, 16},                         /* 17 - 3 = 14, at least 16 */
+        {&two, 16, 16, 0, 16},  {&two, 0, 0, 0, 16},
+        {&two, 0, 20, 4, 16},   /* never used, and 16 is what it may hold */
         {&two, 20, 71, 54, 17}, /* 20 - 3 = 17; 71 - 56 = 15 is less */
         {&two, 20, 75, 56, 19}, /* 75 - 56 = 19: no more than a scaled batch at a time */
         {&many, 12, 12, 2, 10}, /* 12 - 2 */

@@ -180,6 +180,7 @@ void unit_fork_handlers(void)
 }
 
 __thread void (*unit_madvise_hook)(void);
+__thread int unit_madvise_error;
 
 static struct {
     long calls, k; /* calls: relaxed counter */
@@ -201,6 +202,11 @@ int madvise(void *p, size_t size, int advice)
 {
     if (unit_madvise_hook != NULL)
         unit_madvise_hook();
+    if (unit_madvise_error != 0) {
+        errno = unit_madvise_error;
+        unit_madvise_error = 0;
+        return -1;
+    }
     long call = add_relaxed(&fault.calls, 1) + 1;
     if (fault.k != 0 && (call == fault.k || (fault.forever && call > fault.k))) {
         if (fault.answer > 0)

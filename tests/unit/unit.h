@@ -67,8 +67,10 @@ void unit_dies_saying(void (*body)(void *), void *arg, const char *prefix);
 void unit_fork_handlers(void);
 
 /* What: the suite has its own madvise. Once vm_use_libc was called, which lasts (so: in a child), it runs the calling
- * thread's hook first: a shim of the program, in the middle of a purge. */
+ * thread's hook first: a shim of the program, in the middle of a purge. If that leaves an errno in unit_madvise_error, the
+ * call fails with it, once, and does nothing. */
 extern __thread void (*unit_madvise_hook)(void);
+extern __thread int unit_madvise_error;
 
 /* What: the suite's madvise fails from now on: the k-th call, or all from the k-th on, by errno `answer`; -1: it says 0 and
  * does nothing. k 0: none. Result: how many calls there were since the last time. */
