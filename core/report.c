@@ -71,6 +71,8 @@ static void snapshot_pages(struct report *r)
         r->credit += z.credit;
         r->purged += z.purged;
         r->purge_calls += z.purge_calls;
+        r->zone_locks += z.lock_acquired;
+        r->zone_waits += z.lock_contended;
         r->purge_failures += z.purge_failures;
     }
     struct region_stats rs = region_stats();
@@ -301,7 +303,7 @@ NOINLINE static void json_totals(struct fmt *f, const struct report *r)
         {"charged", r->charged},           {"limit_refusals", r->limit_refusals},
         {"limit_last", r->limit_last},     {"purge_failures", r->purge_failures},
         {"small_clean", r->small_clean},   {"hole_bytes", r->hole_bytes},     {"hole_calls", r->hole_calls},
-        {"hole_failures", r->hole_failures},
+        {"hole_failures", r->hole_failures}, {"zone_locks", r->zone_locks},   {"zone_waits", r->zone_waits},
     };
     for (size_t i = 0; i < sizeof v / sizeof *v; i++)
         fmt_add(f, "%s\n  \"%s\": %zu", i == 0 ? "" : ",", v[i].name, v[i].value);
