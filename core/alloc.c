@@ -24,7 +24,7 @@ static void *small_alloc(class_t c)
     void *p = sheaf_pop(&tcache_self()->top[c]);
     if (p == NULL)
         p = tcache_alloc_slow(c);
-    return p != NULL || !reclaim_for_need() ? p : tcache_alloc_slow(c);
+    return p != NULL || !reclaim_for_need(class_to_size(c)) ? p : tcache_alloc_slow(c);
 }
 
 static void *big_alloc(size_t size, size_t align, bool zero)
@@ -32,7 +32,7 @@ static void *big_alloc(size_t size, size_t align, bool zero)
     if (size > PTRDIFF_MAX)
         return NULL;
     void *p = large_alloc(numa_current(), size, align, zero);
-    return p != NULL || !reclaim_for_need() ? p : large_alloc(numa_current(), size, align, zero);
+    return p != NULL || !reclaim_for_need(size) ? p : large_alloc(numa_current(), size, align, zero);
 }
 
 /* A free by one of our own calls: the hit path's push first. */

@@ -4,6 +4,7 @@
 #include "barn.h"
 #include "compat/os/numa.h"
 #include "limit.h"
+#include "opt.h"
 #include "pcp.h"
 #include "slab.h"
 #include "tcache.h"
@@ -71,8 +72,10 @@ void reclaim_poll(const char *func)
     }
 }
 
-bool reclaim_for_need(void)
+bool reclaim_for_need(size_t size)
 {
+    if (size > limit_stats().charged || (size > LARGE_OWN_BYTES && opt.hard_limit == 0))
+        return false;
     size_t moved = flush_caches("malloc");
     return (purge_all(0) | moved) != 0;
 }

@@ -15,9 +15,11 @@
  * lines. Locks: none may be held. Context: nothing of the caller's in transit. Cost: three loads; seldom madvise. */
 void reclaim_poll(const char *func);
 
-/* What: a request found no memory: empty the caller's sheaves, all barns, empty slabs, page lists and zones. Result: was
- * there anything, so that another try is worth while? Locks: none may be held. */
-bool reclaim_for_need(void);
+/* What: a request of so many bytes found no memory: empty the caller's sheaves, all barns, empty slabs, page lists and
+ * zones. Result: was there anything, so that another try is worth while? Nothing is done for more bytes than the heap has,
+ * nor for a mapping of its own where no limit of ours refused it: pages given back leave address space as it was.
+ * Locks: none may be held. */
+bool reclaim_for_need(size_t size);
 
 /* What: malloc_trim: give everything free back to the system, but for keep bytes; other threads follow at their next slow
  * call. Result: was anything given back? Context: any thread. */
