@@ -130,7 +130,8 @@ def latency(quick):
                   "us") for key, words in names]
     return cases + [Case("... million calls", argv, lambda v: v["calls"] / 1e6),
                     Case("... stopped by the scheduler", argv, lambda v: v["stops"]),
-                    Case("... free and trim took", argv, lambda v: v["took_ms"], None, "ms")]
+                    Case("... free and trim took", argv, lambda v: v["took_ms"], None, "ms"),
+                    Case("... in cpu time of that thread", argv, lambda v: v["took_cpu_ms"], None, "ms")]
 
 
 def huge(quick):
