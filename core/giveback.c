@@ -46,14 +46,18 @@ static size_t cap_of(const struct give_view *v)
     return max_pages(v->floor * GIVE_CAP_FLOORS, v->out / GIVE_CAP_SHARE);
 }
 
+/* The least level of the past epoch is what nobody wanted in it; of that, what has stayed idle since is to go. */
 static size_t keep_aged(struct giveback *g, const struct give_view *v, size_t base)
 {
-    if (g->epoch_ms != 0 && since(v, g->epoch_ms) < v->decay)
-        return v->dirty;
-    size_t idle = g->epoch_ms == 0 ? 0 : min_pages(g->low, v->dirty);
-    g->epoch_ms = v->now;
-    g->low = v->dirty;
-    return idle > base ? v->dirty - (idle - base) : v->dirty;
+    size_t low = min_pages(g->low, v->dirty), idle = low > base ? low - base : 0;
+    if (g->epoch_ms == 0 || since(v, g->epoch_ms) >= v->decay) {
+        g->owed = g->epoch_ms == 0 ? 0 : idle;
+        g->epoch_ms = v->now;
+        g->low = v->dirty;
+    } else {
+        g->owed = min_pages(g->owed, idle);
+    }
+    return v->dirty - g->owed;
 }
 
 size_t giveback_keep(struct giveback *g, enum give_cause cause, const struct give_view *v)
@@ -79,6 +83,7 @@ void giveback_purged(struct giveback *g, enum give_cause cause, size_t npages, c
     g->credit_most = 2 * max_pages(g->credit, v->floor);
     if (cause == GIVE_RUN)
         g->spiking = true;
+    g->owed -= min_pages(g->owed, npages);
     giveback_dirty(g, v->dirty);
 }
 

@@ -7,6 +7,7 @@
  *         the floor is what slabs, caches and page lists keep.
  *   CAP   mixed traffic has left far more dirty pages than the heap's size warrants.
  *   AGE   an epoch of decay_ms is over: pages that nobody wanted in all of it (the least number of dirty pages seen) go.
+ * What has aged goes in small parts, one a call: the call may be a malloc.
  * A purge is regretted when pages are wanted again within decay_ms of it and only clean ones are there. A regret adds what
  * was missed to the credit, at most doubling it between two purges, so a program that swings by a steady amount is
  * purged a few times and then no more. The credit halves with every decay_ms without a regret.
@@ -27,6 +28,7 @@ struct giveback {
     size_t credit_most;  /* what the next regrets may raise it to */
     size_t gone;         /* pages purged lately and not wanted since */
     size_t low;          /* least dirty pages since the epoch began */
+    size_t owed;         /* pages that were idle in the last epoch and are still to go */
     uint64_t purged_ms;  /* the last purge */
     uint64_t credit_ms;  /* when the credit was last raised, and whole decay_ms on from there */
     uint64_t epoch_ms;   /* when the epoch began; 0: never yet */

@@ -379,15 +379,16 @@ static void shrink_idle(struct tcache *tc, const char *func)
     }
 }
 
-/* Once in decay_ms, by whoever comes first: page lists and zones grow older. */
+/* Once in decay_ms, by whoever comes first: page lists and zones grow older. What is to go then goes in small parts. */
 static void age(void)
 {
     uint64_t now = clock_coarse_ms(), last = load_relaxed(&threads.aged_ms), decay = opt.decay_ms == 0 ? 1 : opt.decay_ms;
-    if (LIKELY(now - last < decay) || !cas_acquire(&threads.aged_ms, &last, now)) /* acquire: no partner, one winner */
-        return;
-    pcp_age((now - last) / decay < AGE_STEPS_MAX ? (unsigned)((now - last) / decay) : AGE_STEPS_MAX);
+    bool due = now - last >= decay && cas_acquire(&threads.aged_ms, &last, now); /* acquire: no partner, one winner */
+    if (UNLIKELY(due))
+        pcp_age((now - last) / decay < AGE_STEPS_MAX ? (unsigned)((now - last) / decay) : AGE_STEPS_MAX);
     for (unsigned node = 0; node < numa_count(); node++)
-        zone_relax(node, false);
+        if (UNLIKELY(due || zone_owes(node)))
+            zone_relax(node, false);
 }
 
 static void tick(struct tcache *tc, const char *func)

@@ -58,12 +58,15 @@ bool zone_grow(struct page *pg, size_t npages);
  * second. Locks: none needed. */
 struct page *zone_split(struct page *pg, size_t first_pages);
 
-/* What: purge what the rules of giveback.h say; run: a pure run of frees has passed its threshold. Locks: none may be
- * held. Cost: nothing most times, else madvise. */
+/* What: purge what the rules of giveback.h say; run: a pure run of frees has passed its threshold; else at most 4 MiB a
+ * call. Locks: none may be held. Cost: nothing most times, else madvise. */
 void zone_relax(unsigned node, bool run);
 
 /* What: has a pure run been purged lately, and not been regretted? Order: relaxed, a hint. Context: any lock may be held. */
 bool zone_spiking(unsigned node);
+
+/* What: has aged memory been left for the next zone_relax? As zone_spiking. */
+bool zone_owes(unsigned node);
 
 /* What: purge dirty runs until at most keep bytes are dirty, or as many are gone as there were too many at first: others may
  * go on freeing. Where the system refuses a range, its blocks stay dirty and the others go; whoever finds that nothing at

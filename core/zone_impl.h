@@ -32,9 +32,10 @@ struct zone {
     uint64_t extent_used[EXTENT_STATES];
     struct block *flight; /* blocks with pages that are being purged, linked by flight_next; for a fork child */
     struct giveback give;
-    size_t dirty_pages; /* also read without the lock, as a hint; so are the next two */
+    size_t dirty_pages; /* also read without the lock, as a hint; so are the next four */
     size_t out_pages;
     uint32_t spiking;      /* give.spiking, or 0 */
+    uint32_t owes;         /* give.owed, or 0 */
     uint32_t relax_skip;   /* after a failed purge: so many calls of zone_relax do nothing; racy */
     size_t lazy_pages, clean_pages;
     size_t purged_pages, purge_calls, purge_failures;

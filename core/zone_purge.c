@@ -14,6 +14,7 @@
 
 enum {
     RELAX_SKIP = 256, /* where madvise is refused, one call in so many tries again */
+    RELAX_PAGES = 64, /* most pages given back by one call that no pure run asked for: it may be a malloc */
     RUN_STEP = 16,    /* a pure run is not worth a purge of fewer pages than these */
 };
 
@@ -256,8 +257,11 @@ static size_t pages_to_keep(struct zone *z, bool run, uint64_t now)
     } else {
         size_t aged = giveback_keep(&z->give, GIVE_AGE, &v), cap = giveback_keep(&z->give, GIVE_CAP, &v);
         keep = aged < cap ? aged : cap;
+        if (v.dirty > keep + RELAX_PAGES)
+            keep = v.dirty - RELAX_PAGES;
     }
     store_relaxed(&z->spiking, z->give.spiking);
+    store_relaxed(&z->owes, z->give.owed != 0);
     lock_release(&z->lock);
     return keep;
 }
@@ -283,6 +287,11 @@ void zone_relax(unsigned node, bool run)
 bool zone_spiking(unsigned node)
 {
     return load_relaxed(&zones[node].spiking) != 0;
+}
+
+bool zone_owes(unsigned node)
+{
+    return load_relaxed(&zones[node].owes) != 0;
 }
 
 /* ---- fork ---- */
