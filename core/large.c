@@ -134,7 +134,8 @@ void *large_alloc_growing(unsigned node, size_t size)
     if (size <= RUN_BYTES_MAX || size > LARGE_OWN_BYTES)
         return large_alloc(node, size, 1, false);
     size_t room = size + size / 4;
-    return alloc_in_window(node, size, room > LARGE_OWN_BYTES ? LARGE_OWN_BYTES : room, 1, false);
+    void *p = alloc_in_window(node, size, room > LARGE_OWN_BYTES ? LARGE_OWN_BYTES : room, 1, false);
+    return p != NULL ? p : large_alloc(node, size, 1, false); /* the room is a wish */
 }
 
 struct page *large_page(const void *p)
@@ -191,13 +192,15 @@ static bool resize_large(struct page *pg, size_t size)
 static void *resize_own(struct page *pg, size_t size)
 {
     size_t new_size = os_round(size), usable = pg->usable, old_size = pg->region->size;
-    if (size <= LARGE_OWN_BYTES / 2 || (new_size > old_size && !limit_charge(new_size - old_size)))
+    if (size <= LARGE_OWN_BYTES / 2)
+        return NULL;
+    if (new_size > old_size && (!pmap_prepare() || !limit_charge(new_size - old_size)))
         return NULL;
     struct region *r = undress_own(pg); /* pg may be another block's from here on */
     bool ok = new_size == old_size || region_remap_large(r, new_size);
     if (ok == (new_size < old_size)) /* shrunk, or not grown */
         limit_uncharge(ok ? old_size - new_size : new_size - old_size);
-    if (!pmap_cover(r->base, PAGE_BYTES)) /* moved, and no memory for a leaf: usable, but free will call it foreign */
+    if (!pmap_cover(r->base, PAGE_BYTES)) /* moved, and another thread took the spare leaf: free will call it foreign */
         return r->base;
     pmap_cover(r->base, r->size); /* the other leaves only serve messages */
     dress_own(r, ok ? new_size : usable);
@@ -271,7 +274,7 @@ void large_complain(const void *p, const char *func)
         }
         misuse_abort(&m);
     }
-    if (pg->kind == PAGE_GONE && pg->base == plain) {
+    if (pg->kind == PAGE_GONE && pg->base == plain && !vm_is_mapped(plain)) { /* mapped again: a stranger's */
         m.base = plain;
         misuse_abort(&m);
     }

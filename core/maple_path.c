@@ -4,13 +4,13 @@
 
 #include "dbg.h"
 
-void maple_path_to(const struct maple *m, uintptr_t index, struct maple_path *path)
+/* One loop for each kind, so that no level asks which. */
+HOT_INLINE void descend(uintptr_t root, enum maple_kind kind, uintptr_t index, struct maple_path *path)
 {
-    struct maple_node *n = maple_root(m->root);
+    struct maple_node *n = maple_root(root);
     uintptr_t min = 0, max = UINTPTR_MAX;
-    unsigned level = path->height = maple_height(m->root);
+    unsigned level = path->height = maple_height(root);
     while (--level > 0) {
-        enum maple_kind kind = m->gaps ? MAPLE_ARANGE : MAPLE_RANGE;
         unsigned o = maple_offset(n, kind, index);
         struct maple_node *child = maple_slot_array(n, kind)[o];
         maple_prefetch(child);
@@ -21,6 +21,14 @@ void maple_path_to(const struct maple *m, uintptr_t index, struct maple_path *pa
         n = child;
     }
     path->step[0] = (struct maple_step){.node = n, .min = min, .max = max, .offset = maple_range_offset(n, index)};
+}
+
+void maple_path_to(const struct maple *m, uintptr_t index, struct maple_path *path)
+{
+    if (m->gaps)
+        descend(m->root, MAPLE_ARANGE, index, path);
+    else
+        descend(m->root, MAPLE_RANGE, index, path);
 }
 
 static void put_item(struct maple_node *n, enum maple_kind kind, unsigned i, const struct maple_item *item)

@@ -24,7 +24,7 @@ HOT_INLINE bool still(const struct maple *m, uint64_t seq)
 }
 
 /* Down to the leaf of index, entry and nothing else. False: interfered with. */
-HOT_INLINE bool try_load(const struct maple *m, uintptr_t index, void **entry)
+HOT_INLINE bool load_in(const struct maple *m, enum maple_kind kind, uintptr_t index, void **entry)
 {
     uint64_t seq = load_acquire(&m->seq); /* pairs with the stores of maple_change_* */
     uintptr_t root = load_acquire(&m->root);
@@ -34,7 +34,6 @@ HOT_INLINE bool try_load(const struct maple *m, uintptr_t index, void **entry)
     if (root == 0)
         return still(m, seq);
     struct maple_node *n = maple_root(root);
-    enum maple_kind kind = m->gaps ? MAPLE_ARANGE : MAPLE_RANGE;
     for (unsigned height = maple_height(root); height > 1; height--) {
         if (!still(m, seq))
             return false;
@@ -45,6 +44,11 @@ HOT_INLINE bool try_load(const struct maple *m, uintptr_t index, void **entry)
         return false;
     *entry = maple_get(&n->range.slot[maple_range_offset(n, index)]);
     return still(m, seq);
+}
+
+static bool try_load(const struct maple *m, uintptr_t index, void **entry)
+{
+    return m->gaps ? load_in(m, MAPLE_ARANGE, index, entry) : load_in(m, MAPLE_RANGE, index, entry);
 }
 
 /* The same, with the bounds of the leaf. */

@@ -19,13 +19,13 @@ enum {
     REFUSED_SKIP = 256,      /* optional blocks refused without a system call after the system refused one */
 };
 
-struct block {
-    struct block *next;
+struct free_block {
+    struct free_block *next;
 };
 
 static struct {
     struct lock lock;
-    struct block *free[SIZES]; /* META lock */
+    struct free_block *free[SIZES]; /* META lock */
     char *bump, *end;          /* META lock: the rest of the newest chunk */
     size_t mapped, used;       /* META lock */
     size_t in_library;         /* META lock */
@@ -47,7 +47,7 @@ static void retire_rest_locked(void)
     for (int i = SIZES - 1; i >= 0; i--) {
         size_t size = (size_t)1 << (META_MIN_SHIFT + i);
         while ((size_t)(meta.end - meta.bump) >= size) {
-            struct block *b = (struct block *)meta.bump;
+            struct free_block *b = (struct free_block *)meta.bump;
             meta.bump += size;
             b->next = meta.free[i];
             meta.free[i] = b;
@@ -66,7 +66,7 @@ static void add_chunk_locked(char *p, size_t size)
 static void *take_block_locked(unsigned i, size_t leave)
 {
     size_t size = (size_t)1 << (META_MIN_SHIFT + i);
-    struct block *b = meta.free[i];
+    struct free_block *b = meta.free[i];
     if (b != NULL) {
         meta.free[i] = b->next;
     } else {
@@ -76,7 +76,7 @@ static void *take_block_locked(unsigned i, size_t leave)
         }
         if ((size_t)(meta.end - meta.bump) < size + leave)
             return NULL;
-        b = (struct block *)meta.bump;
+        b = (struct free_block *)meta.bump;
         meta.bump += size;
     }
     meta.used += size;
@@ -152,7 +152,7 @@ void meta_reserve(void)
 void meta_free(void *p, size_t size)
 {
     unsigned i = pool_index(size);
-    struct block *b = p;
+    struct free_block *b = p;
     lock_acquire(&meta.lock, RANK_META);
     b->next = meta.free[i];
     meta.free[i] = b;
@@ -164,6 +164,8 @@ struct meta_stats meta_stats(void)
 {
     lock_acquire(&meta.lock, RANK_META);
     struct meta_stats s = {.mapped = meta.mapped, .in_library = meta.in_library, .used = meta.used};
+    if (meta.mapped != meta.in_library)
+        s.fresh = (size_t)(meta.end - meta.bump);
     lock_release(&meta.lock);
     return s;
 }

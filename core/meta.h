@@ -35,6 +35,7 @@ struct meta_stats {
     size_t mapped;     /* bytes of chunks, the static one included */
     size_t in_library; /* of them: the static one, if it is in use */
     size_t used;       /* bytes in blocks handed out */
+    size_t fresh;      /* of mapped: the untouched rest of the newest chunk, unless that is the static one */
 };
 
 struct meta_stats meta_stats(void);

@@ -33,7 +33,8 @@ static struct shard static_shards[STATIC_SHARDS];
 static struct shard *shards = static_shards; /* constant after pcp_init, as the next two */
 EARLY_DATA static unsigned shard_mask;
 EARLY_DATA static struct pcp_limits limits;
-EARLY_DATA static uint32_t spike_over; /* taken by pcp_spike_over; relaxed: it is news, and guards nothing */
+/* Taken by pcp_spike_over and pcp_mark_passed; relaxed: news, which guard nothing. */
+EARLY_DATA static uint32_t spike_over, mark_passed;
 EARLY_DATA static uint32_t next_to_empty, next_to_age; /* turns of drain_another and pcp_age; racy on purpose */
 
 void pcp_init(void)
@@ -221,8 +222,10 @@ static void follow(const struct shard *s, unsigned node, struct pcp_verdict v)
 {
     if (v.spike)
         store_relaxed(&spike_over, 1);
-    if (v.mark)
+    if (v.mark) {
+        store_relaxed(&mark_passed, 1);
         empty_another(s);
+    }
     if (v.mark || v.drain > 0)
         zone_relax(node, v.mark);
 }
@@ -254,7 +257,8 @@ void pcp_free(struct page *pg, unsigned order, bool zeroed)
     pg->zeroed = zeroed;
     if (UNLIKELY(!lock_try(&s->lock, RANK_PCP))) {
         add_relaxed(&s->free_busy, 1);
-        zone_free(pg, (size_t)1 << order, zeroed);
+        pg->next = NULL;
+        zone_free_list(pg);
         zone_relax(node, false);
         return;
     }
@@ -289,6 +293,11 @@ void pcp_note_alloc(void)
 bool pcp_spike_over(void)
 {
     return UNLIKELY(load_relaxed(&spike_over) != 0) && exchange_acquire(&spike_over, 0) != 0;
+}
+
+bool pcp_mark_passed(void)
+{
+    return UNLIKELY(load_relaxed(&mark_passed) != 0) && exchange_acquire(&mark_passed, 0) != 0;
 }
 
 /* ---- ageing and trimming ---- */

@@ -47,6 +47,9 @@ void pcp_note_alloc(void);
  * since. Who asks takes the answer. Context: slow paths; any thread. Cost: a load. */
 bool pcp_spike_over(void);
 
+/* What: likewise at every mark of a run, a few megabytes apart. */
+bool pcp_mark_passed(void);
+
 /* What: so many steps of idleness for every shard that is not in use just now: what it may hold falls by an eighth each,
  * down to its share of 2 MiB, and what it has above that goes to the zone. At most about PCP_AGE_PAGES pages a call; the
  * next one goes on with the next shard. Locks: none may be held; may purge. */

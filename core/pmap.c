@@ -7,6 +7,7 @@
 intptr_t pmap_root[1 << PMAP_ROOT_BITS];
 uint16_t pmap_zero_tags[PMAP_LEAF_PAGES];
 static size_t mapped_bytes; /* relaxed counter */
+static struct pmap_leaf *spare_leaf; /* for whoever must not fail; atomic, zero-filled */
 
 static struct pmap_leaf *leaf_of(uintptr_t a)
 {
@@ -46,11 +47,28 @@ void pmap_set_tags(struct page *pg, size_t npages, unsigned tag)
     }
 }
 
+static size_t leaf_bytes(void)
+{
+    return align_up(sizeof(struct pmap_leaf), vm_page_size());
+}
+
+bool pmap_prepare(void)
+{
+    if (load_relaxed(&spare_leaf) != NULL)
+        return true;
+    struct pmap_leaf *leaf = vm_map(leaf_bytes(), false), *none = NULL;
+    if (leaf != NULL && !cas_acq_rel(&spare_leaf, &none, leaf)) /* pairs with add_leaf's exchange */
+        vm_unmap(leaf, leaf_bytes());
+    return leaf != NULL;
+}
+
 /* Map the leaf for one 4 GiB stretch. Two threads may race: one leaf wins, the other goes back. */
 static bool add_leaf(uintptr_t a)
 {
-    size_t size = align_up(sizeof(struct pmap_leaf), vm_page_size());
+    size_t size = leaf_bytes();
     struct pmap_leaf *leaf = vm_map(size, false);
+    if (leaf == NULL)
+        leaf = exchange_acquire(&spare_leaf, NULL); /* pairs with pmap_prepare's release */
     if (leaf == NULL)
         return false;
     intptr_t none = 0;
@@ -72,6 +90,16 @@ bool pmap_cover(void *base, size_t size)
         if (leaf_of(a) == NULL && !add_leaf(a))
             return false;
     return true;
+}
+
+size_t pmap_resident_bytes(void)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < (size_t)1 << PMAP_ROOT_BITS; i++) {
+        struct pmap_leaf *leaf = leaf_of(i << PMAP_LEAF_SHIFT);
+        sum += leaf == NULL ? 0 : vm_resident(leaf, leaf_bytes());
+    }
+    return sum;
 }
 
 size_t pmap_mapped_bytes(void)

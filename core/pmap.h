@@ -94,7 +94,9 @@ struct block {
     struct block *flight_next; /* list of blocks with pages in flight */
     uint32_t number;                       /* address >> BLOCK_SHIFT */
     uint16_t node;
-    uint8_t list, dirty_list; /* which lists, or NO_LIST */
+    uint8_t list;           /* which list, or NO_LIST */
+    uint8_t dirty_list : 7; /* likewise */
+    uint8_t coarse : 1;     /* the clean masks of dirty pages here may be out of date: long blocks do not keep them */
 };
 _Static_assert(sizeof(struct block) == 64, "one cache line a block");
 
@@ -173,6 +175,13 @@ void pmap_set_tags(struct page *pg, size_t npages, unsigned tag);
 
 /* What: map the leaves over a range. Locks: none may be held. Fails: false (no memory). */
 bool pmap_cover(void *base, size_t size);
+
+/* What: set a leaf aside, so that the next pmap_cover of one leaf cannot fail; two callers may share it, then the second
+ * may. Locks: none may be held. Fails: false (no memory). */
+bool pmap_prepare(void);
+
+/* What: bytes of leaves that cost memory. Cost: a look at every leaf, for statistics. */
+size_t pmap_resident_bytes(void);
 
 /* What: bytes of leaves mapped. */
 size_t pmap_mapped_bytes(void);

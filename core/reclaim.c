@@ -32,13 +32,19 @@ static size_t purge_all(size_t keep)
     return given;
 }
 
-/* Holes of all classes, or of those that are mostly free, at most so many bytes each. */
-static size_t give_holes(bool all, size_t most)
+static bool every_class(class_t c, unsigned node)
+{
+    (void)c, (void)node;
+    return true;
+}
+
+/* Holes of the classes that `which` says, at most so many bytes each. */
+static size_t give_holes(bool (*which)(class_t, unsigned), size_t most)
 {
     size_t given = 0;
     for (unsigned node = 0; node < numa_count(); node++)
         for (class_t c = 0; c < SIZE_CLASSES; c++)
-            if (all || slab_draining(c, node))
+            if (which(c, node))
                 given += slab_holes(c, node, most);
     return given;
 }
@@ -49,17 +55,19 @@ static void end_of_spike(const char *func)
     pcp_drain();
     for (unsigned node = 0; node < numa_count(); node++)
         zone_relax(node, true);
-    give_holes(false, SPIKE_HOLE_BYTES);
+    give_holes(slab_draining, SPIKE_HOLE_BYTES);
 }
 
 void reclaim_poll(const char *func)
 {
+    if (UNLIKELY(pcp_mark_passed()))
+        give_holes(slab_small_and_empty, SPIKE_HOLE_BYTES); /* the last of a spike, in random order, pins a slab each */
     if (UNLIKELY(pcp_spike_over()))
         end_of_spike(func);
     if (UNLIKELY(limit_soft_passed())) {
         flush_caches(func);
         purge_all(0);
-        give_holes(false, SPIKE_HOLE_BYTES);
+        give_holes(slab_draining, SPIKE_HOLE_BYTES);
     }
 }
 
@@ -73,7 +81,7 @@ bool reclaim_trim(size_t keep)
 {
     tcache_request_trim();
     flush_caches("malloc_trim");
-    size_t given = give_holes(true, SIZE_MAX);
+    size_t given = give_holes(every_class, SIZE_MAX);
     given += purge_all(keep);
     return given != 0;
 }

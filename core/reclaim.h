@@ -12,7 +12,7 @@
 #include "compat/os/cc.h"
 
 /* What: after a free that was no hit: has a spike ended, or the soft limit been passed? Then give back. func: for misuse
- * lines. Locks: none may be held. Context: nothing of the caller's in transit. Cost: two loads; seldom madvise. */
+ * lines. Locks: none may be held. Context: nothing of the caller's in transit. Cost: three loads; seldom madvise. */
 void reclaim_poll(const char *func);
 
 /* What: a request found no memory: empty the caller's sheaves, all barns, empty slabs, page lists and zones. Result: was

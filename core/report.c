@@ -5,6 +5,7 @@
 #include "compat/os/numa.h"
 #include "compat/os/vm.h"
 #include "large.h"
+#include "limit.h"
 #include "meta.h"
 #include "misuse.h"
 #include "opt.h"
@@ -70,6 +71,8 @@ static void snapshot_pages(struct report *r)
         r->credit += z.credit;
         r->purged += z.purged;
         r->purge_calls += z.purge_calls;
+        r->zone_locks += z.lock_acquired;
+        r->zone_waits += z.lock_contended;
         r->purge_failures += z.purge_failures;
     }
     struct region_stats rs = region_stats();
@@ -110,11 +113,27 @@ static void snapshot_beside(struct report *r)
     r->meta_bytes = m.mapped;
     r->meta_static = m.in_library;
     r->meta_used = m.used;
+    r->meta_fresh = m.fresh;
     r->leaf_bytes = pmap_mapped_bytes();
+    r->leaf_resident = pmap_resident_bytes();
     r->mapped = vm_mapped_bytes();
     r->edges = minus(r->mapped, r->window_bytes + r->own_bytes + r->meta_bytes - r->meta_static + r->leaf_bytes);
+    struct limit_stats l = limit_stats();
+    r->charged = l.charged;
+    r->limit_refusals = l.refusals;
+    r->limit_last = l.last_refused;
     r->foreign = misuse_foreign_count();
     r->wrong_size = misuse_wrong_size_count();
+}
+
+/* What the parts should cost in memory, if the program has touched what it holds. */
+static size_t resident_by_parts(const struct report *r)
+{
+    size_t small = r->small_live + r->small_cached + r->small_barn + r->small_free + r->small_waste;
+    size_t blocks = r->run_usable + r->run_stale + r->large_usable + r->large_stale + r->own_bytes;
+    size_t pages = r->pcp.resident + r->zone_dirty + r->zone_lazy;
+    return minus(small, r->small_clean) + blocks + pages + minus(r->meta_bytes, r->meta_static + r->meta_fresh) +
+           r->leaf_resident;
 }
 
 _Static_assert(sizeof(struct report) <= (size_t)1 << META_MAX_SHIFT, "a snapshot must fit a block of metadata");
@@ -130,6 +149,7 @@ struct report *report_take(void)
                    r->large_bytes + r->pcp_bytes + r->zone_dirty + r->zone_lazy + r->zone_clean;
     r->in_transit = minus(r->window_bytes, named);
     snapshot_beside(r);
+    r->resident = resident_by_parts(r);
     return r;
 }
 
@@ -205,6 +225,8 @@ static void print_totals(struct fmt *f, const struct report *r)
     row(f, "page map leaves", r->leaf_bytes, SIZE_MAX);
     row(f, "edges", r->edges, SIZE_MAX);
     row(f, "= mapped, with the windows", r->mapped, SIZE_MAX);
+    row(f, "resident by these figures", r->resident, SIZE_MAX);
+    row(f, "charged against the limits", r->charged, SIZE_MAX);
     row(f, "metadata in the library's data", r->meta_static, SIZE_MAX);
     row(f, "purged so far", r->purged, r->purge_calls);
     row(f, "holes in slabs given back so far", r->hole_bytes, r->hole_calls);
@@ -219,6 +241,9 @@ static void print_totals(struct fmt *f, const struct report *r)
 static void print_failure(struct fmt *f)
 {
     struct vm_failure v = vm_last_failure();
+    struct limit_stats l = limit_stats();
+    if (l.refusals != 0)
+        fmt_add(f, "hard_limit refused %zu requests, the last of %zu bytes\n", l.refusals, l.last_refused);
     if (v.call != NULL)
         fmt_add(f, "last system call refused: %s of %zu bytes, errno %d\n", v.call, v.size, v.error);
 }
@@ -272,8 +297,13 @@ NOINLINE static void json_totals(struct fmt *f, const struct report *r)
         {"threads", r->threads},           {"slow_alloc", r->slow_alloc},     {"slow_free", r->slow_free},
         {"swaps", r->swaps},               {"refills", r->refills},           {"flushes", r->flushes},
         {"foreign", r->foreign},           {"wrong_size", r->wrong_size},
+        {"run_usable", r->run_usable},     {"run_stale", r->run_stale},       {"large_usable", r->large_usable},
+        {"large_stale", r->large_stale},   {"pcp_resident", r->pcp.resident}, {"meta_fresh", r->meta_fresh},
+        {"leaf_resident", r->leaf_resident}, {"resident", r->resident},       {"credit", r->credit},
+        {"charged", r->charged},           {"limit_refusals", r->limit_refusals},
+        {"limit_last", r->limit_last},     {"purge_failures", r->purge_failures},
         {"small_clean", r->small_clean},   {"hole_bytes", r->hole_bytes},     {"hole_calls", r->hole_calls},
-        {"hole_failures", r->hole_failures},
+        {"hole_failures", r->hole_failures}, {"zone_locks", r->zone_locks},   {"zone_waits", r->zone_waits},
     };
     for (size_t i = 0; i < sizeof v / sizeof *v; i++)
         fmt_add(f, "%s\n  \"%s\": %zu", i == 0 ? "" : ",", v[i].name, v[i].value);

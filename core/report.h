@@ -44,6 +44,7 @@ struct report {
     size_t edges;                        /* what was mapped around windows to align them, and other small mappings */
     size_t mapped;                       /* = windows + own + meta - meta_static + leaves + edges */
     size_t purged, purge_calls, purge_failures, credit;
+    size_t zone_locks, zone_waits;       /* holds of the zones' locks, and those that had to wait */
     size_t hole_bytes, hole_calls, hole_failures; /* likewise, inside slabs */
     size_t charged, limit_refusals, limit_last; /* limit.h */
     size_t meta_fresh, leaf_resident;    /* metadata not touched yet; what leaves cost so far */

@@ -359,11 +359,21 @@ size_t slab_trim(class_t c, unsigned node)
     return n;
 }
 
+static bool mostly_free(const struct slabs *s, class_t c)
+{
+    return load_relaxed(&s->free_objs) * 2 > load_relaxed(&s->nslabs) * size_info[c].objs;
+}
+
 bool slab_draining(class_t c, unsigned node)
 {
     const struct slabs *s = &all_slabs[node][c];
-    size_t free_objs = load_relaxed(&s->free_objs), objs = load_relaxed(&s->nslabs) * size_info[c].objs;
-    return free_objs * 2 > objs && free_objs * class_to_size(c) > SLAB_DRAIN_BYTES;
+    return mostly_free(s, c) && load_relaxed(&s->free_objs) * class_to_size(c) > SLAB_DRAIN_BYTES;
+}
+
+bool slab_small_and_empty(class_t c, unsigned node)
+{
+    const struct slabs *s = &all_slabs[node][c];
+    return load_relaxed(&s->nslabs) <= SLAB_FEW && mostly_free(s, c);
 }
 
 /* ---- looking at it ---- */

@@ -56,6 +56,9 @@ size_t slab_holes(class_t c, unsigned node, size_t max_bytes);
  * keeping freed objects in a barn only pins slabs. Order: relaxed, a hint. Context: any lock may be held. Cost: two loads. */
 bool slab_draining(class_t c, unsigned node);
 
+/* What: is more than half of a class's objects free, and are its slabs so few that looking at all of them costs little? */
+bool slab_small_and_empty(class_t c, unsigned node);
+
 struct slab_stats {
     size_t slabs, empty, free_objs;
     size_t clean; /* bytes of os pages in slabs that cost no memory: of free objects and of slabs' ends */

@@ -187,7 +187,7 @@ struct sweep {
 };
 
 /* The thread's own address of errno is a name that no other live thread has. */
-static void *self(void)
+static void *sweeper_self(void)
 {
     return &errno;
 }
@@ -295,7 +295,7 @@ static bool begin(struct sweep *w)
     void *nobody = NULL;
     if (opt.purge == OPT_PURGE_OFF || load_relaxed(&s->nslabs) == 0)
         return false;
-    if (!cas_acquire(&flight.owner, &nobody, self())) /* pairs with the release in end */
+    if (!cas_acquire(&flight.owner, &nobody, sweeper_self())) /* pairs with the release in end */
         return false;
     lock_acquire(&s->lock, RANK_SLAB);
     bool go = s->hole_skip == 0;
@@ -336,7 +336,7 @@ size_t slab_holes(class_t c, unsigned node, size_t max_bytes)
 void slab_holes_fork_child(void)
 {
     void *owner = load_relaxed(&flight.owner);
-    if (owner == NULL || owner == self())
+    if (owner == NULL || owner == sweeper_self())
         return;
     if (flight.slabs != NULL) {
         land_locked(flight.slabs, 0);

@@ -22,14 +22,14 @@ static const struct sheaf nothing = {.slot = {NULL, SHEAF_END}};
 #define NOTHING_TOP ((void **)(uintptr_t)&nothing.slot[0])
 
 /* The part of a struct tcache that is looked at before the thread is known to be live. */
-struct image {
+struct tcache_image {
     void **top[SIZE_CLASSES];
     uint32_t node_tag, state;
 };
-_Static_assert(offsetof(struct image, state) == offsetof(struct tcache, state), "an image begins like a tcache");
+_Static_assert(offsetof(struct tcache_image, state) == offsetof(struct tcache, state), "an image begins like a tcache");
 
-static const struct image image_none = {.top = {[0 ... SIZE_CLASSES - 1] = NOTHING_TOP}, .state = TCACHE_NONE};
-static const struct image image_dead = {.top = {[0 ... SIZE_CLASSES - 1] = NOTHING_TOP}, .state = TCACHE_DEAD};
+static const struct tcache_image image_none = {.top = {[0 ... SIZE_CLASSES - 1] = NOTHING_TOP}, .state = TCACHE_NONE};
+static const struct tcache_image image_dead = {.top = {[0 ... SIZE_CLASSES - 1] = NOTHING_TOP}, .state = TCACHE_DEAD};
 
 TLS_IE struct tcache *tcache_tls = (struct tcache *)(uintptr_t)&image_none;
 

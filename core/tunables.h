@@ -44,6 +44,7 @@ enum {
     SLAB_EMPTY_KEEP = 1,   /* empty slabs a class keeps ... */
     SLAB_EMPTY_SHIFT = 4,  /* ... plus one for every 2^4 slabs it has */
     SLAB_RUN_PAGES = 32,   /* most pages taken at once for slabs of one class: 2 MiB */
+    SLAB_FEW = 32,         /* slabs of a class that are looked at for holes at every mark of a run of frees */
     SLAB_DRAIN_BYTES = 1 << 20, /* free bytes above which a mostly free class counts as draining */
     HOLE_SCAN_SLABS = 32,  /* most slabs looked at for holes under one hold: up to 64 os pages each, 10-30 us */
     HOLE_FLIGHT = 64,      /* most holes in flight: put back under one hold; a list in the library's data */

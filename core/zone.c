@@ -66,7 +66,7 @@ static void partial_remove(struct block_lists *l, struct block *b)
 static void dirty_add(struct block_lists *l, struct block *b)
 {
     unsigned i = list_for(b, b->dirty);
-    b->dirty_list = (uint8_t)i;
+    b->dirty_list = i & NO_LIST;
     b->dirty_prev = NULL;
     b->dirty_next = l->head[i];
     if (b->dirty_next != NULL)
@@ -202,6 +202,8 @@ void block_detach(struct zone *z, struct block *b)
 void block_attach(struct zone *z, struct block *b)
 {
     b->list = b->dirty_list = NO_LIST;
+    if ((b->dirty | b->lazy) == 0)
+        b->coarse = 0;
     if (b->free == BLOCK_ALL) {
         extent_merge(z, b, 1);
         return;
@@ -295,28 +297,36 @@ static bool range_take(struct zone *z, const char *a, size_t npages)
     return zero;
 }
 
-static void set_pages(struct zone *z, struct block *b, uint32_t mask, bool zeroed)
+/* What is known of pages that come back: all of them read as zero; their clean masks do not count. */
+struct put {
+    bool zeroed, coarse;
+};
+
+static void set_pages(struct zone *z, struct block *b, uint32_t mask, struct put how)
 {
     b->free |= mask;
-    if (!zeroed)
+    if (!how.zeroed) {
         b->dirty |= mask;
+        b->coarse |= how.coarse;
+    }
     count_pages(z, b, mask, 1);
 }
 
-static void range_put(struct zone *z, const char *a, size_t npages, bool zeroed)
+static void range_put(struct zone *z, const char *a, size_t npages, struct put how)
 {
     for (struct range r = range_of(a, npages); r.npages > 0;) {
         if (range_whole_block(&r)) {
             struct block *first = r.b;
             size_t nblocks = r.npages / BLOCK_PAGES;
             for (size_t n = nblocks; n > 0; n--, range_next(&r)) {
-                set_pages(z, r.b, BLOCK_ALL, zeroed);
+                r.b->coarse = 0;
+                set_pages(z, r.b, BLOCK_ALL, how);
                 r.b->list = r.b->dirty_list = NO_LIST;
             }
             extent_merge(z, first, nblocks);
         } else {
             block_detach(z, r.b);
-            set_pages(z, r.b, block_mask(r.first, range_part(&r)), zeroed);
+            set_pages(z, r.b, block_mask(r.first, range_part(&r)), how);
             block_attach(z, r.b);
             range_next(&r);
         }
@@ -454,11 +464,17 @@ static struct page *dress_run(const struct zone *z, char *a, size_t npages, bool
     return pg;
 }
 
-/* The clean masks of a run's pages: all or nothing, by page. `clean` is the block's mask of pages that read as zero. */
-static void set_clean(struct page *pg, unsigned first, unsigned npages, uint32_t clean)
+/* The clean masks of a run's pages, by what the block says of them before they are taken: those of dirty pages stay as
+ * their last owner left them. */
+static void set_clean(struct page *pg, struct block was, unsigned first, unsigned npages)
 {
-    for (unsigned i = 0; i < npages; i++)
-        pg[i].clean = (clean >> (first + i) & 1) != 0 ? clean_all() : 0;
+    for (unsigned i = 0; i < npages; i++) {
+        uint32_t bit = (uint32_t)1 << (first + i);
+        if (((was.dirty | was.lazy) & bit) == 0)
+            pg[i].clean = clean_all();
+        else if (was.coarse || (was.lazy & bit) != 0)
+            pg[i].clean = 0;
+    }
 }
 
 /* Pages were taken that are not resident: was that a regret? */
@@ -474,16 +490,15 @@ static void note_fresh(struct zone *z, size_t fresh)
 /* Take npages at a out of the zone, if the limits allow it. Lock held. */
 static struct page *take_run(struct zone *z, char *a, size_t npages)
 {
-    const struct block *b = pmap_block(a);
+    struct block was = *pmap_block(a);
     unsigned first = (unsigned)((uintptr_t)a >> PAGE_SHIFT) & (BLOCK_PAGES - 1);
-    uint32_t clean = b->free & ~(b->dirty | b->lazy);
     size_t fresh = range_fresh(a, npages);
     if (!limit_charge(fresh * PAGE_BYTES))
         return NULL;
     note_fresh(z, fresh);
     struct page *pg = dress_run(z, a, npages, range_take(z, a, npages));
     if (first + npages <= BLOCK_PAGES)
-        set_clean(pg, first, (unsigned)npages, clean);
+        set_clean(pg, was, first, (unsigned)npages);
     return pg;
 }
 
@@ -555,7 +570,7 @@ static bool add_window(unsigned node, size_t need)
         part.b->node = (uint16_t)node;
     }
     owner_add(&z->out_pages, npages);
-    range_put(z, r->base, npages, true);
+    range_put(z, r->base, npages, (struct put){.zeroed = true});
     lock_release(&z->lock);
     return true;
 }
@@ -592,7 +607,7 @@ void zone_free(struct page *pg, size_t npages, bool zeroed)
     struct zone *z = &zones[pg->node];
     page_set_kind(pg, PAGE_NONE);
     lock_acquire(&z->lock, RANK_ZONE);
-    range_put(z, page_address(pg), npages, zeroed);
+    range_put(z, page_address(pg), npages, (struct put){.zeroed = zeroed, .coarse = true});
     if (zeroed)
         limit_uncharge(npages * PAGE_BYTES);
     lock_release(&z->lock);
@@ -607,7 +622,7 @@ void zone_free_list(struct page *list)
     for (struct page *pg = list, *next; pg != NULL; pg = next) {
         next = pg->next;
         page_set_kind(pg, PAGE_NONE);
-        range_put(z, page_address(pg), pg->npages, pg->zeroed);
+        range_put(z, page_address(pg), pg->npages, (struct put){.zeroed = pg->zeroed});
         if (pg->zeroed)
             limit_uncharge(pg->npages * PAGE_BYTES);
     }

@@ -39,12 +39,12 @@ struct page *zone_try_alloc(unsigned node, size_t npages, size_t align_pages);
  * pages before clean ones. Units: pages; npages <= BLOCK_PAGES. */
 struct page *zone_try_alloc_some(unsigned node, unsigned order, size_t npages);
 
-/* What: give a run back. Locks: takes ZONE; PCP may be held. Cost: O(blocks), no system call.
+/* What: give a run back whose pages' clean masks are not kept. Locks: takes ZONE; PCP may be held. Cost: O(blocks), no system call.
  * Call zone_relax with no lock held some time later. */
 void zone_free(struct page *pg, size_t npages, bool zeroed);
 
 /* What: give back up to ZONE_HOLD_BLOCKS runs of at most BLOCK_PAGES pages, linked by next, under one hold; each has its
- * npages and zeroed set, and all are of one node. */
+ * npages, its zeroed mark and the clean masks of its pages right, and all are of one node. */
 void zone_free_list(struct page *list);
 
 /* What: give back tail pages of a run (dirty), or grow it into the free pages that follow: npages is its new length. A

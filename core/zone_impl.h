@@ -14,7 +14,7 @@ enum {
     BLOCK_LISTS = BLOCK_ORDERS * FULLNESS, /* list = fullness * BLOCK_ORDERS + order of the largest piece */
     EXTENT_EXACT = 40,                   /* extents of 1..40 blocks have a bin each, longer ones one a doubling */
     EXTENT_BINS = 64,
-    NO_LIST = 0xff,
+    NO_LIST = 0x7f,
 };
 
 enum extent_state { EXTENT_DIRTY, EXTENT_CLEAN, EXTENT_STATES };

@@ -83,6 +83,7 @@ static void put_back_block(struct zone *z, struct block *b, uint32_t gone)
     block_detach(z, b);
     b->free |= mask;
     b->dirty |= mask & ~gone;
+    b->coarse |= (mask & ~gone) != 0; /* a purge that fails may have written to them */
     if (opt.madv_free)
         b->lazy |= gone;
     block_attach(z, b);

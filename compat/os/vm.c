@@ -10,6 +10,8 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
+enum { RESIDENT_PAGES = 512 }; /* os pages asked about at once */
+
 static struct vm_failure last_failure; /* racy on purpose: a message, not a decision */
 static size_t page_size;               /* 0 until asked for; every thread computes the same value */
 static size_t mapped_bytes;
@@ -125,6 +127,27 @@ void *vm_remap(void *p, size_t old_size, size_t new_size)
         return fail("mremap", new_size, (int)-ret);
     add_relaxed(&mapped_bytes, new_size - old_size);
     return (void *)ret;
+}
+
+size_t vm_resident(const void *p, size_t size)
+{
+    unsigned char in[RESIDENT_PAGES];
+    size_t page = vm_page_size(), sum = 0;
+    for (size_t at = 0, part; at < size; at += part) {
+        part = size - at < sizeof in * page ? size - at : sizeof in * page;
+        if (sys_call3(SYS_mincore, (long)((const char *)p + at), (long)part, (long)in) != 0)
+            return sum;
+        for (size_t i = 0; i < part / page; i++)
+            sum += (in[i] & 1) * page;
+    }
+    return sum;
+}
+
+bool vm_is_mapped(const void *p)
+{
+    unsigned char in;
+    uintptr_t a = (uintptr_t)p & ~(uintptr_t)(vm_page_size() - 1);
+    return sys_call3(SYS_mincore, (long)a, 1, (long)&in) == 0;
 }
 
 void vm_huge_pages(void *p, size_t size, bool want)

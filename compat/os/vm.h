@@ -48,6 +48,12 @@ int vm_purge_lazily(void *p, size_t size);
 /* What: resize a mapping made by vm_map, moving it if need be. Fails: NULL and the old one is untouched. */
 void *vm_remap(void *p, size_t old_size, size_t new_size);
 
+/* What: bytes of a range that are in memory, by mincore; 0 where the system does not say. For statistics. */
+size_t vm_resident(const void *p, size_t size);
+
+/* What: is there any mapping at p, whoever's it is? For messages about wrong pointers. */
+bool vm_is_mapped(const void *p);
+
 /* What: ask for (or refuse) huge pages on a whole mapping. Fails: silently, it is advice. */
 void vm_huge_pages(void *p, size_t size, bool want);
 

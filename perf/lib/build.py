@@ -19,6 +19,7 @@ PROGRAMS = {
     "starts": (["starts.c"], []),
     "micro": ([f"micro/{n}.c" for n in ("micro", "pairs", "batch", "replace", "grow", "aligned", "large", "prodcons",
                                         "churn")], ["-fno-builtin"]),
+    "pagetrace": (["micro/pagetrace.c"], ["-fno-builtin"]),
     "regions": (["regions/*.c"], ["-fno-builtin"]),
     "wordcount": (["wordcount.c"], ["-fno-builtin"]),
     "maple_bench": (["maple_*.c"] + ["../core/maple_*.c", "../core/dbg.c", "../compat/os/fmt.c", "../compat/os/lock.c"],

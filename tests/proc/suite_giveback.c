@@ -202,15 +202,16 @@ TEST(giveback, madv_free_is_lazy_and_asked_for_only)
 
 /* ---- the statistics add up ---- */
 
-/* The resident parts, as the JSON names them; small_clean is the part of small_free that is not resident. What is only
- * address space (zone_clean, leaves, edges) or the library's own data is not among them. */
+/* The resident parts, as the JSON names them; small_clean is the part of small blocks and slabs that is not resident. What
+ * is only address space (zone_clean, edges) or the library's own data is not among them. */
 static const struct {
     const char *name;
     int sign;
 } parts[] = {
-    {"small_live", 1}, {"small_cached", 1}, {"small_barn", 1}, {"small_free", 1}, {"small_waste", 1},
-    {"run", 1},        {"large", 1},        {"own", 1},        {"pcp", 1},        {"zone_dirty", 1},
-    {"zone_lazy", 1},  {"meta", 1},         {"meta_static", -1}, {"small_clean", -1},
+    {"small_live", 1}, {"small_cached", 1}, {"small_barn", 1},   {"small_free", 1},   {"small_waste", 1},
+    {"small_clean", -1}, {"run_usable", 1}, {"run_stale", 1},    {"large_usable", 1}, {"large_stale", 1},
+    {"own", 1},        {"pcp_resident", 1}, {"zone_dirty", 1},   {"zone_lazy", 1},    {"meta", 1},
+    {"meta_static", -1}, {"meta_fresh", -1}, {"leaf_resident", 1},
 };
 
 static long long json_number(const char *text, const char *name)
@@ -233,6 +234,7 @@ static void adds_up(const char *workload)
     long long said = 0, resident = (long long)figure(r.out, "regions_kib") * 1024;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         said += parts[i].sign * json_number(json, parts[i].name);
+    EXPECT_EQ(said, json_number(json, "resident"));
     long long apart = said > resident ? said - resident : resident - said;
     if (apart * 100 > 3 * resident)
         TEST_FAIL("%s: the parts are %lld KiB, the kernel has %lld KiB, %.1f %% apart: %.700s", workload, said >> 10,

@@ -6,6 +6,7 @@
 
 enum {
     FLOOR = 64,          /* 4 MiB */
+    RUN_FLOOR = 16,      /* a quarter of it: what a pure run leaves */
     DECAY = 1000,        /* ms */
     CREDIT_MAX = 1024,   /* 64 MiB */
     START = 5000000,     /* ms: no test begins at 0, as no clock does */
@@ -47,14 +48,14 @@ TEST(giveback, pure_run_leaves_floor_and_credit)
     static const struct {
         size_t credit, out, dirty, keep;
     } rows[] = {
-        {0, 0, 5000, 64},           /* the floor alone */
-        {0, 100000, 5000, 64},      /* whatever is out */
-        {100, 0, 5000, 164},        /* and the credit */
-        {1024, 0, 5000, 1088},      /* at its most with nothing out */
-        {1500, 0, 5000, 1088},      /* INV-GIVE-1: what is out has fallen, so the credit counts for less */
-        {1500, 800, 5000, 1188},    /* 1,024 + 800 / 8 = 1,124 */
-        {1500, 8000, 5000, 1564},   /* 1,024 + 1,000 is more than it */
-        {0, 0, 10, 64},             /* fewer than may stay: nothing is to go */
+        {0, 0, 5000, 16},           /* a quarter of the floor alone */
+        {0, 100000, 5000, 16},      /* whatever is out */
+        {100, 0, 5000, 116},        /* and the credit */
+        {1024, 0, 5000, 1040},      /* at its most with nothing out */
+        {1500, 0, 5000, 1040},      /* INV-GIVE-1: what is out has fallen, so the credit counts for less */
+        {1500, 800, 5000, 1440},    /* 1,024 + 800 / 2 = 1,424 */
+        {1500, 8000, 5000, 1516},   /* 1,024 + 4,000 is more than it */
+        {0, 0, 10, 16},             /* fewer than may stay: nothing is to go */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct giveback g = {.credit = rows[i].credit, .credit_ms = START};
@@ -151,10 +152,10 @@ TEST(giveback, regrets_double_the_credit)
     EXPECT_EQ(g.credit, 1024);
     purged(&g, GIVE_RUN, 5000, 64, START + 12);
     wanted(&g, 5000, 800, START + 13);
-    EXPECT_EQ(g.credit, 1124); /* INV-GIVE-1: 1,024 + 800 / 8 */
+    EXPECT_EQ(g.credit, 1424); /* INV-GIVE-1: 1,024 + 800 / 2 */
     purged(&g, GIVE_RUN, 5000, 64, START + 14);
     wanted(&g, 5000, 0, START + 15);
-    EXPECT_EQ(g.credit, 1124); /* a regret never lowers it; where it is used it counts as 1,024 */
+    EXPECT_EQ(g.credit, 1424); /* a regret never lowers it; where it is used it counts as 1,024 */
 }
 
 TEST(giveback, only_what_was_purged_is_regretted)
@@ -195,7 +196,7 @@ TEST(giveback, credit_halves_with_each_decay_ms)
                 {3 * DECAY, 100}, {10 * DECAY, 0},  {31 * DECAY, 0}, {1000000 * (uint64_t)DECAY, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct giveback g = {.credit = 800, .credit_ms = START};
-        EXPECT_EQ(keep(&g, GIVE_RUN, 5000, 0, START + rows[i].after), FLOOR + rows[i].credit);
+        EXPECT_EQ(keep(&g, GIVE_RUN, 5000, 0, START + rows[i].after), RUN_FLOOR + rows[i].credit);
     }
     /* Asked often or seldom, it is the same: 10,000 ms are ten halvings. */
     struct giveback often = {.credit = 1024, .credit_ms = START}, odd = often;
@@ -203,8 +204,8 @@ TEST(giveback, credit_halves_with_each_decay_ms)
         keep(&often, GIVE_RUN, 5000, 0, START + t);
     for (uint64_t t = 0; t <= 10 * DECAY; t += 1900)
         keep(&odd, GIVE_RUN, 5000, 0, START + t);
-    EXPECT_EQ(keep(&often, GIVE_RUN, 5000, 0, START + 10 * DECAY), FLOOR + 1);
-    EXPECT_EQ(keep(&odd, GIVE_RUN, 5000, 0, START + 10 * DECAY), FLOOR + 1);
+    EXPECT_EQ(keep(&often, GIVE_RUN, 5000, 0, START + 10 * DECAY), RUN_FLOOR + 1);
+    EXPECT_EQ(keep(&odd, GIVE_RUN, 5000, 0, START + 10 * DECAY), RUN_FLOOR + 1);
 }
 
 /* A thread reads the clock before it takes the lock, so the rules may see times out of order: an earlier one is now. */
@@ -214,7 +215,7 @@ TEST(giveback, a_clock_that_lags_changes_nothing)
     EXPECT_EQ(keep(&g, GIVE_AGE, 1000, 0, START), 1000);
     EXPECT_EQ(keep(&g, GIVE_AGE, 1000, 0, START - 10), 1000); /* no new epoch */
     EXPECT_EQ(g.epoch_ms, START);
-    EXPECT_EQ(keep(&g, GIVE_RUN, 5000, 0, START - 5 * DECAY), FLOOR + 800);
+    EXPECT_EQ(keep(&g, GIVE_RUN, 5000, 0, START - 5 * DECAY), RUN_FLOOR + 800);
     purged(&g, GIVE_RUN, 100, 64, START);
     purged(&g, GIVE_RUN, 100, 64, START - 10);
     EXPECT_EQ(g.gone, 200);
@@ -234,16 +235,16 @@ TEST(giveback, random_histories_keep_the_invariants)
         now += unit_below(&seed, 8) == 0 ? unit_below(&seed, 3 * DECAY) : unit_below(&seed, 20);
         size_t k = keep(&g, (enum give_cause)unit_below(&seed, 3), dirty, out, now);
         EXPECT(g.credit <= credit);
-        size_t most = FLOOR + CREDIT_MAX + out / 8, run = keep(&g, GIVE_RUN, dirty, out, now);
-        EXPECT(run >= FLOOR && run <= most);
-        EXPECT(k >= dirty || k >= FLOOR);
+        size_t most = RUN_FLOOR + CREDIT_MAX + out / 2, run = keep(&g, GIVE_RUN, dirty, out, now);
+        EXPECT(run >= RUN_FLOOR && run <= most);
+        EXPECT(k >= dirty || k >= RUN_FLOOR);
         if (k < dirty && unit_below(&seed, 2) == 0)
             purged(&g, unit_below(&seed, 2) == 0 ? GIVE_RUN : GIVE_AGE, dirty - k, k, now);
         credit = g.credit;
         wanted(&g, 1 + unit_below(&seed, 500), out, now);
         EXPECT(g.credit >= credit || now - g.credit_ms < DECAY);
         EXPECT(g.credit <= (credit > FLOOR ? 2 * credit : 2 * FLOOR) || g.credit <= g.credit_most);
-        EXPECT(g.credit <= CREDIT_MAX + 20000 / 8);
+        EXPECT(g.credit <= CREDIT_MAX + 20000 / 2);
     }
 }
 
@@ -283,17 +284,17 @@ static void sim_give(struct sim *s, size_t n, enum give_cause cause)
 }
 
 /*
- * A loop takes n pages and frees them, each free a pure run. By hand, credit after each regret (keep = 64 + credit):
- *      96 (6 MiB)   purge 32; 32; keep 96: steady after 1
- *     320 (20 MiB)  purge 256; min(256, 128) = 128, purge 128; 128 + 128 = 256, keep 320: steady after 2
- *    1024 (64 MiB)  128, 256, 512, then 512 + 448 = 960, keep 1,024: steady after 4
- *    4096 (256 MiB) 128, 256, 512, 1,024 and no more: every round for ever, down to 1,088
+ * A loop takes n pages and frees them, each free a pure run. By hand, credit after each regret (keep = 16 + credit):
+ *      50 (3 MiB)   purge 34; 34; keep 50: steady after 1; likewise 64 and 96 (6 MiB)
+ *     320 (20 MiB)  purge 304; min(304, 128) = 128, purge 176; min(304, 256) = 256, purge 48; 304, keep 320: after 3
+ *    1024 (64 MiB)  128, 256, 512, then 512 + 496 = 1,008, keep 1,024: steady after 4; 1,040 likewise
+ *    4096 (256 MiB) 128, 256, 512, 1,024 and no more: every round for ever, down to 1,040
  */
 TEST(giveback, loops_come_to_rest)
 {
     static const struct {
         size_t n, purges;
-    } rows[] = {{50, 0}, {64, 0}, {96, 1}, {320, 2}, {1024, 4}, {1088, 4}, {4096, 1000}};
+    } rows[] = {{50, 1}, {64, 1}, {96, 1}, {320, 3}, {1024, 4}, {1040, 4}, {4096, 1000}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct sim s = {.now = START};
         for (int round = 0; round < 1000; round++) {
@@ -302,7 +303,7 @@ TEST(giveback, loops_come_to_rest)
             s.now += round % 2; /* half a second in all: nothing decays */
         }
         EXPECT_EQ(s.purges, rows[i].purges);
-        EXPECT_EQ(s.dirty, s.purges == 1000 ? 1088 : rows[i].n);
+        EXPECT_EQ(s.dirty, s.purges == 1000 ? 1040 : rows[i].n);
     }
 }
 
@@ -317,24 +318,24 @@ TEST(giveback, slow_loops_are_purged_each_time)
     }
     EXPECT_EQ(s.purges, 100);
     EXPECT_EQ(s.g.credit, 0);
-    EXPECT_EQ(s.faults, 1024 + 99 * (1024 - FLOOR));
+    EXPECT_EQ(s.faults, 1024 + 99 * (1024 - RUN_FLOOR));
 }
 
-/* After 1 GiB that came and went, a loop of 6 MiB: its first 2 MiB are a regret, which keeps the rest of its rounds. */
+/* After 1 GiB that came and went, a loop of 6 MiB: its first 5 MiB are a regret, which keeps the rest of its rounds. */
 TEST(giveback, a_small_loop_after_a_spike_is_left_alone)
 {
     struct sim s = {.now = START};
     sim_take(&s, 16384);
     for (int i = 0; i < 1024; i++)
         sim_give(&s, 16, GIVE_RUN);
-    EXPECT_EQ(s.dirty, FLOOR);
+    EXPECT_EQ(s.dirty, RUN_FLOOR);
     size_t purges = s.purges;
     for (int round = 0; round < 1000; round++) {
         sim_take(&s, 96);
         sim_give(&s, 96, GIVE_RUN);
     }
     EXPECT_EQ(s.purges, purges);
-    EXPECT_EQ(s.faults, 16384 + 32);
+    EXPECT_EQ(s.faults, 16384 + 80);
 }
 
 /* Mixed traffic that swings by 20 MiB about a live heap of 100 MiB: the cap is 256 + 64, 320 pages fit. */
