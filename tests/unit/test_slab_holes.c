@@ -8,7 +8,7 @@
 
 #include <sys/mman.h>
 
-enum { MOST = 40000, SLABS = 6 };
+enum { MOST = 40000, SLABS = 4 };
 
 static void *objs[MOST];
 static bool live[MOST];
@@ -221,6 +221,52 @@ TEST(slab_holes, epochs_may_wrap)
     free_rest(c, n);
 }
 
+/* ---- what is merged, what is the least ---- */
+
+/* The class whose objects are the kernel's pages, in a slab filled but for none. */
+static unsigned fill_with_os_pages(class_t *c)
+{
+    MUST(vm_page_size() <= SIZE_SMALL_MAX);
+    *c = size_to_class(vm_page_size());
+    return fill(*c, 1);
+}
+
+TEST(slab_holes, one_os_page_is_a_hole)
+{
+    class_t c;
+    if (vm_page_size() > SIZE_SMALL_MAX)
+        return;
+    unsigned n = fill_with_os_pages(&c);
+    drop(c, 3);
+    EXPECT_EQ(slab_holes(c, NODE, SIZE_MAX), vm_page_size());
+    expect_swept(c, n);
+    free_rest(c, n);
+}
+
+/* Neighbours go in one call, also over a clean page between them, which is not counted as given back. */
+TEST(slab_holes, neighbours_go_in_one_call)
+{
+    class_t c;
+    if (vm_page_size() > SIZE_SMALL_MAX)
+        return;
+    unsigned n = fill_with_os_pages(&c);
+    drop(c, 3);
+    EXPECT_EQ(slab_holes(c, NODE, SIZE_MAX), vm_page_size());
+    drop(c, 2);
+    drop(c, 4);
+    drop(c, 6);
+    struct slab_stats s = slab_stats(c, NODE);
+    EXPECT_EQ(slab_holes(c, NODE, SIZE_MAX), 3 * vm_page_size());
+    EXPECT_EQ(slab_stats(c, NODE).hole_calls - s.hole_calls, 2);
+    expect_swept(c, n);
+    drop(c, 5); /* between clean ones */
+    s = slab_stats(c, NODE);
+    EXPECT_EQ(slab_holes(c, NODE, SIZE_MAX), vm_page_size());
+    EXPECT_EQ(slab_stats(c, NODE).hole_calls - s.hole_calls, 1);
+    expect_swept(c, n);
+    free_rest(c, n);
+}
+
 /* ---- bounds ---- */
 
 TEST(slab_holes, no_more_is_given_than_asked_for)
@@ -261,6 +307,19 @@ TEST(slab_holes, a_sweep_is_many_short_holds)
     EXPECT(holds >= (s.hole_calls - before.hole_calls) / HOLE_FLIGHT);
     EXPECT(holds <= 10 + 2 * (nslabs / HOLE_SCAN_SLABS + want / (HOLE_FLIGHT - per)));
     expect_swept(c, n);
+    free_rest(c, n);
+}
+
+/* As many slabs, with a free object each and no hole. */
+TEST(slab_holes, slabs_without_holes_are_looked_at_in_short_holds)
+{
+    class_t c = size_to_class(1024);
+    unsigned nslabs = 4 * HOLE_SCAN_SLABS, per = size_info[c].objs, n = fill(c, nslabs);
+    for (unsigned i = 0; i < n; i += per)
+        drop(c, i);
+    struct slab_stats before = slab_stats(c, NODE);
+    EXPECT_EQ(slab_holes(c, NODE, SIZE_MAX), 0);
+    EXPECT(slab_stats(c, NODE).lock_acquired - before.lock_acquired >= nslabs / HOLE_SCAN_SLABS + 2);
     free_rest(c, n);
 }
 
