@@ -98,7 +98,7 @@ struct region *region_map_window(size_t need)
     if (r == NULL)
         vm_unmap(p, size + slack);
     else if (opt.thp != OPT_THP_AUTO)
-        vm_huge_pages(base, size, opt.thp == OPT_THP_ALWAYS); /* whole windows: a flag on a part would split the mapping */
+        vm_huge_pages(p, size + slack, opt.thp == OPT_THP_ALWAYS); /* the whole mapping: a flag on a part splits it */
     return r;
 }
 

@@ -40,6 +40,11 @@ static struct block *fullest_block(const struct block_lists *l, unsigned order)
     return fit == 0 ? NULL : l->head[__builtin_ctzll(fit)];
 }
 
+static uint64_t list_bit(unsigned list)
+{
+    return (uint64_t)1 << (list & 63);
+}
+
 static void partial_add(struct block_lists *l, struct block *b)
 {
     unsigned i = list_for(b, b->free);
@@ -49,7 +54,7 @@ static void partial_add(struct block_lists *l, struct block *b)
     if (b->next != NULL)
         b->next->prev = b;
     l->head[i] = b;
-    l->used |= (uint64_t)1 << i;
+    l->used |= list_bit(i);
 }
 
 static void partial_remove(struct block_lists *l, struct block *b)
@@ -59,7 +64,7 @@ static void partial_remove(struct block_lists *l, struct block *b)
     if (b->prev != NULL)
         b->prev->next = b->next;
     else if ((l->head[b->list] = b->next) == NULL)
-        l->used &= ~((uint64_t)1 << b->list);
+        l->used &= ~list_bit(b->list);
     b->list = NO_LIST;
 }
 
@@ -72,7 +77,7 @@ static void dirty_add(struct block_lists *l, struct block *b)
     if (b->dirty_next != NULL)
         b->dirty_next->dirty_prev = b;
     l->head[i] = b;
-    l->used |= (uint64_t)1 << i;
+    l->used |= list_bit(i);
 }
 
 static void dirty_remove(struct block_lists *l, struct block *b)
@@ -82,7 +87,7 @@ static void dirty_remove(struct block_lists *l, struct block *b)
     if (b->dirty_prev != NULL)
         b->dirty_prev->dirty_next = b->dirty_next;
     else if ((l->head[b->dirty_list] = b->dirty_next) == NULL)
-        l->used &= ~((uint64_t)1 << b->dirty_list);
+        l->used &= ~list_bit(b->dirty_list);
     b->dirty_list = NO_LIST;
 }
 

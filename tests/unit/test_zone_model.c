@@ -27,6 +27,7 @@ enum { LEAVES = 16, HELD = 64, LEAF_PAGES = PMAP_LEAF_PAGES };
 struct model_leaf {
     uintptr_t number; /* address >> PMAP_LEAF_SHIFT */
     unsigned char *page; /* enum state */
+    uint16_t *clean;     /* of dirty pages: the mask that their last owner left */
 };
 
 static struct {
@@ -46,7 +47,8 @@ static unsigned char *leaf_pages(uintptr_t number, bool make)
     struct model_leaf *l = &model.leaf[model.leaves++];
     l->number = number;
     l->page = calloc(LEAF_PAGES, 1);
-    MUST(l->page != NULL);
+    l->clean = calloc(LEAF_PAGES, sizeof *l->clean);
+    MUST(l->page != NULL && l->clean != NULL);
     return l->page;
 }
 
@@ -55,6 +57,15 @@ static unsigned char *at(const char *a)
     uintptr_t n = (uintptr_t)a;
     unsigned char *pages = leaf_pages(n >> PMAP_LEAF_SHIFT, true);
     return &pages[n >> PAGE_SHIFT & (LEAF_PAGES - 1)];
+}
+
+static uint16_t *clean_at(const char *a)
+{
+    uintptr_t n = (uintptr_t)a;
+    for (unsigned i = 0; i < model.leaves; i++)
+        if (model.leaf[i].number == n >> PMAP_LEAF_SHIFT)
+            return &model.leaf[i].clean[n >> PAGE_SHIFT & (LEAF_PAGES - 1)];
+    abort();
 }
 
 static enum state state_of(const char *a)
@@ -129,8 +140,10 @@ static void compare(void)
 
 static void forget(void)
 {
-    for (unsigned l = 0; l < model.leaves; l++)
+    for (unsigned l = 0; l < model.leaves; l++) {
         free(model.leaf[l].page);
+        free(model.leaf[l].clean);
+    }
     memset(&model, 0, sizeof model);
 }
 
@@ -232,7 +245,8 @@ struct held {
 };
 
 static struct held held[HELD];
-static size_t held_most; /* pages that the trace may hold */
+static size_t held_most;  /* pages that the trace may hold */
+static size_t masks_kept; /* dirty pages that came back with something clean in them */
 
 enum { STEP = 4096 };
 
@@ -272,6 +286,16 @@ static size_t pages_held(void)
     return n;
 }
 
+/* Of a dirty page: no more is clean than its last owner said, and each such os page reads as zero. */
+static void clean_mask_is_true(const char *page, uint16_t clean)
+{
+    MUST((clean & ~*clean_at(page)) == 0);
+    for (unsigned i = 0; i < clean_units(1); i++)
+        if ((clean >> i & 1) != 0)
+            MUST(unit_is_zero(page + ((size_t)i << clean_shift()), vm_page_size()));
+    masks_kept += clean != 0;
+}
+
 /* Pages have left the zone: were they free, is what it says of them true? */
 static void took(struct page *pg, size_t npages)
 {
@@ -282,19 +306,24 @@ static void took(struct page *pg, size_t npages)
     if (pg->zeroed)
         MUST(unit_is_zero(a, npages * PAGE_BYTES));
     for (size_t i = 0; i < npages; i++) {
-        enum state s = state_of(a + i * PAGE_BYTES);
-        if (npages <= BLOCK_PAGES)
+        char *page = a + i * PAGE_BYTES;
+        enum state s = state_of(page);
+        if (npages <= BLOCK_PAGES && s == DIRTY)
+            clean_mask_is_true(page, pg[i].clean);
+        else if (npages <= BLOCK_PAGES)
             MUST(pg[i].clean == (s == CLEAN ? clean_all() : 0));
         if (s == CLEAN)
-            MUST(*(uint64_t *)(a + i * PAGE_BYTES) == 0);
-        *at(a + i * PAGE_BYTES) = OUT;
+            MUST(*(uint64_t *)page == 0);
+        *at(page) = OUT;
     }
 }
 
 static void gave(const char *a, size_t npages, enum state s)
 {
-    for (size_t i = 0; i < npages; i++)
+    for (size_t i = 0; i < npages; i++) {
         *at(a + i * PAGE_BYTES) = (unsigned char)s;
+        *clean_at(a + i * PAGE_BYTES) = 0;
+    }
 }
 
 static size_t any_length(uint64_t *seed)
@@ -413,9 +442,14 @@ static void step_free_list(uint64_t *seed)
         if (h->pg == NULL || h->npages > BLOCK_PAGES || unit_below(seed, 3) == 0)
             continue;
         MUST(intact(h));
-        gave(page_address(h->pg), h->npages, h->id == 0 ? CLEAN : DIRTY);
+        bool zeroed = h->id == 0 && unit_below(seed, 2) == 0;
+        gave(page_address(h->pg), h->npages, zeroed ? CLEAN : DIRTY);
+        for (size_t k = 0; k < h->npages; k++) { /* the masks: what is never written is zero, some of it was touched */
+            h->pg[k].clean = zeroed ? clean_all() : h->id == 0 ? (uint16_t)(unit_random(seed) & clean_all()) : 0;
+            *clean_at(page_address(h->pg) + k * PAGE_BYTES) = h->pg[k].clean;
+        }
         h->pg->npages = (uint32_t)h->npages;
-        h->pg->zeroed = h->id == 0;
+        h->pg->zeroed = zeroed;
         h->pg->next = list;
         list = h->pg;
         h->pg = NULL;
@@ -488,7 +522,7 @@ static void step(uint64_t *seed, uint64_t id)
             slot = &held[i];
     if (what < 8) {
         step_purge(unit_below(seed, 4) * (PAGE_BYTES * 50 + 1));
-    } else if (what < 10) {
+    } else if (what < 11) {
         step_free_list(seed);
     } else if (h->pg == NULL) {
         if (pages_held() > held_most)
@@ -518,6 +552,7 @@ struct trace {
     size_t room;      /* RLIMIT_AS above what is mapped, 0: none */
     bool border;      /* windows that cross 4 GiB */
     size_t hard_limit;
+    bool masks;       /* some dirty pages are to come back with clean parts */
 };
 
 /* The next window is to cross a border between two leaves: fill what lies above. */
@@ -559,6 +594,7 @@ static void run_trace(void *arg)
     opt.madv_free = t->madv_free;
     memset(held, 0, sizeof held);
     held_most = t->held_most;
+    masks_kept = 0;
     learn();
     compare();
     size_t out = zone_stats(NODE).out;
@@ -576,6 +612,7 @@ static void run_trace(void *arg)
     opt.madv_free = false;
     step_purge(0);
     compare();
+    MUST(masks_kept > 0 || !t->masks);
     MUST(zone_stats(NODE).out == out);
     MUST(limit_stats().charged == out + region_stats().bytes[REGION_LARGE]);
     forget();
@@ -589,7 +626,7 @@ static void trace(struct trace t)
 TEST(zone_model, random_trace)
 {
     trace((struct trace){.seed = 1, .steps = 1200, .held_most = 600});
-    trace((struct trace){.seed = 2, .steps = 1200, .held_most = 2500});
+    trace((struct trace){.seed = 2, .steps = 1200, .held_most = 2500, .masks = true});
 }
 
 TEST(zone_model, random_trace_with_lazy_purges)
@@ -613,4 +650,39 @@ TEST(zone_model, random_trace_in_small_windows)
 TEST(zone_model, random_trace_within_a_hard_limit)
 {
     trace((struct trace){.seed = 8, .steps = 1000, .held_most = 4000, .hard_limit = 30 << 20});
+}
+
+/* Dirty pages keep the masks that their owner left, unless a neighbour in the block came back without any. */
+static void masks_of_dirty_pages(void *arg)
+{
+    (void)arg;
+    zone_purge(NODE, 0);
+    for (int coarse = 0; coarse <= 1; coarse++) {
+        struct page *pg = zone_alloc(NODE, 32, 32), *rest; /* a whole block, so nothing is known of it before */
+        MUST(pg != NULL && pg->zeroed);
+        rest = zone_split(pg, 8);
+        struct page *last = zone_split(rest, 8);
+        for (int i = 0; i < 8; i++)
+            rest[i].clean = (uint16_t)(0x3 << i) & clean_all();
+        rest->zeroed = false;
+        rest->next = NULL;
+        zone_free_list(rest);
+        if (coarse)
+            zone_free(last, 16, false);
+        struct page *again = zone_try_alloc(NODE, 8, 1);
+        MUST(again == rest && !again->zeroed);
+        for (int i = 0; i < 8; i++)
+            MUST(again[i].clean == (coarse ? 0 : (0x3 << i) & clean_all()));
+        zone_free(again, 8, false);
+        zone_free(pg, 8, false);
+        if (!coarse)
+            zone_free(last, 16, false);
+        zone_purge(NODE, 0);
+        zone_check(NODE);
+    }
+}
+
+TEST(zone_model, dirty_pages_keep_their_clean_masks)
+{
+    unit_alone(masks_of_dirty_pages, NULL);
 }
