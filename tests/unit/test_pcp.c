@@ -356,7 +356,7 @@ TEST(pcp, marks_empty_other_shards_too)
     while (load_acquire(&far_has_freed) == 0)
         sched_yield();
     EXPECT(listed_pages() > 0); /* it has some */
-    give(pg, n, 0); /* the last one is a mark, unless another program made us change shards in between */
+    give(pg, n, 0);             /* the last one is a mark, unless another program made us change shards in between */
     for (int i = 0; i < 50 && listed_pages() > 0; i++) {
         take(pg, n, 0);
         give(pg, n, 0);
@@ -394,22 +394,21 @@ TEST(pcp, the_option_picks_the_mode)
 /* On two cpus, the trace of test_pcp_sim.c gives here what was worked out there: the lists obey the rules. */
 TEST(pcp, bursts_of_runs_as_in_the_simulator)
 {
-    static const size_t drains[] = {0, 9, 6}, pages[] = {0, 96, 96};
+    static const size_t drains[] = {0, 9, 6};
     for (unsigned mode = PCP_EXACT; mode <= PCP_THRESHOLD; mode++) {
         begin();
         opt.pcp_free_count = mode;
         lay_in(256);
-        struct pcp_stats before = pcp_stats();
+        size_t before = pcp_stats().drain;
         for (int round = 0; round < 3; round++) {
             struct page *pg[4];
             take(pg, 4, 3);
             give(pg, 4, 3);
+            EXPECT(shards != 2 ||
+                   (listed_pages() >= 32) == (mode == PCP_EXACT)); /* a refill may have brought one more */
         }
-        struct pcp_stats after = pcp_stats();
-        if (shards == 2) {
-            EXPECT_EQ(after.drain - before.drain, drains[mode]);
-            EXPECT_EQ(after.drain_pages - before.drain_pages, pages[mode]);
-        }
+        if (shards == 2)
+            EXPECT_EQ(pcp_stats().drain - before, drains[mode]);
         end();
     }
 }
