@@ -87,12 +87,12 @@ unsigned nr_pcp_free(const struct pcp_limits *l, const struct pcp_tune *t, unsig
     return most(n, above(count, high)); /* INV-TUNE-3 */
 }
 
-/* How many net frees make a row of runs empty the shard. */
-static unsigned free_high_at(const struct pcp_limits *l, enum pcp_mode mode)
+/* Have so many pages been freed, before this free of a run, that a row of runs is to empty the shard? */
+static bool row_is_long(const struct pcp_limits *l, const struct pcp_tune *t, enum pcp_mode mode, unsigned pages)
 {
-    if (mode == PCP_EXACT)
-        return scaled(l);
-    return mode == PCP_HALVE ? l->batch : l->batch + l->high_min / 2u;
+    if (mode == PCP_EXACT) /* a net count alone comes here by many small steps of mixed traffic, too */
+        return t->free_count >= scaled(l) && t->run_pages - pages >= scaled(l);
+    return t->free_count >= (mode == PCP_HALVE ? l->batch : l->batch + l->high_min / 2u);
 }
 
 struct pcp_verdict pcp_count_run(struct pcp_tune *t, size_t npages, bool spiking)
@@ -117,7 +117,7 @@ struct pcp_verdict pcp_count_free(const struct pcp_limits *l, struct pcp_tune *t
     unsigned pages = 1u << order;
     struct pcp_verdict v = pcp_count_run(t, pages, spiking);
     t->alloc_factor /= 2;
-    v.free_high = order > 0 && t->run_before && count >= l->batch && t->free_count >= free_high_at(l, mode);
+    v.free_high = order > 0 && t->run_before && count >= l->batch && row_is_long(l, t, mode, pages);
     t->run_before = order > 0;
     t->free_count = (uint16_t)least(t->free_count + pages, scaled(l));
     if (v.mark) {

@@ -11,7 +11,7 @@
  * free_count has three modes (option pcp_free_count), which differ in two places only:
  *
  *     mode       on allocation        frees of runs empty the shard when free_count has reached
- *     exact      minus the pages      batch << PCP_SCALE_MAX, its most
+ *     exact      minus the pages      batch << PCP_SCALE_MAX, its most, and run_pages as well
  *     halve      halved               batch                     (Linux 6.7)
  *     threshold  halved               batch + high_min / 2      (Linux since 2025)
  *

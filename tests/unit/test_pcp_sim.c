@@ -232,6 +232,34 @@ TEST(pcp_sim, mixed_frees_in_the_halving_modes)
     }
 }
 
+/* The same with runs of 128 KiB (2 pages), 24 times.
+ * exact: c and fc grow by 4 a round. Round 4 begins at 12; its second F: 16 = high, fc 16: min(16, 9), whole holds 8, in 1;
+ *   high 23; c = 8 after F A. Round 8 begins at 20; second F: 24, fc 32: 16 in 2; high 39; c = 8. Round 16 begins at 36;
+ *   second F: 40, fc 56: min(56, 39 - 7), 32 in 4; high 63; c = 8. 8 more: c = 40. fc is 56 in between, but no more than 6
+ *   pages are ever freed in a row. 3 drains, 7 holds, 56 pages.
+ * halve: round 1: c = 4, fc = 6 / 2. Round 2: fc was 3, 5, 7 (c = 10): empty, in 2; A asks: high 16 + 7, three runs, c = 4;
+ *   fc = 9 / 2. Round 3: fc was 4, 6, 8: empty (10) in 2; A asks again; fc = 10 / 2 = 5, here and from now on. Round 4: fc
+ *   was 5, 7 (c = 8): 8 in 1; F A: c = 0. Round 5: fc was 7 at c = 4, 9 at c = 6: less than a batch; A: c = 4. Round 6 as
+ *   4. So each second one: 11 of them. 13 drains, 2 + 2 + 11 holds, 10 + 10 + 88 pages; 2 refills of 6.
+ * threshold: fc never passes 11. Round 4: second F: c = 16, fc = 9: min(9, 9), 8 in 1; c = 8; 9 + 7 does not raise high.
+ *   From 8, each second round: 11 drains of 8 in 1, c = 8. */
+TEST(pcp_sim, mixed_frees_of_runs)
+{
+    static const unsigned drains[] = {3, 13, 11}, holds[] = {7, 15, 11}, pages[] = {56, 108, 88}, rows[] = {0, 13, 0};
+    static const unsigned refills[] = {0, 2, 0}, left[] = {40, 0, 8};
+    for (enum pcp_mode m = PCP_EXACT; m <= PCP_THRESHOLD; m++) {
+        struct sim s = sim_new(m);
+        for (int round = 1; round <= 24; round++) {
+            times(&s, sim_free, 3, 1);
+            sim_alloc(&s, 1);
+        }
+        expect_refills(&s, refills[m], 6 * refills[m]);
+        expect_drains(&s, drains[m], holds[m], pages[m]);
+        EXPECT_EQ(s.free_highs, rows[m]);
+        EXPECT_EQ(s.count, left[m]);
+    }
+}
+
 /* ---- pure frees ---- */
 
 /* 300 single pages; no mode matters without an allocation.

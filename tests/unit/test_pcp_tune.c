@@ -189,25 +189,36 @@ TEST(pcp_tune, nr_pcp_free)
     }
 }
 
-/* A row of runs empties the shard once free_count, before this free, has reached: exact 56, halve 7, threshold 7 + 8. */
+/* A row of runs empties the shard once, before this free, free_count has reached: exact 56 (and the run too), halve 7,
+ * threshold 7 + 8. */
 TEST(pcp_tune, a_row_of_runs_empties_the_shard)
 {
     static const struct {
-        unsigned free_count, count, order;
+        unsigned free_count, run_pages, count, order;
         bool before; /* the free before was of a run too */
         bool exact, halve, threshold;
     } rows[] = {
-        {6, 20, 1, true, false, false, false},   {7, 20, 1, true, false, true, false},
-        {14, 20, 1, true, false, true, false},   {15, 20, 1, true, false, true, true},
-        {55, 20, 1, true, false, true, true},    {56, 20, 1, true, true, true, true},
-        {56, 20, 2, true, true, true, true},     {56, 20, 3, true, true, true, true},
-        {56, 20, 0, true, false, false, false},                                         /* a page is no run */
-        {56, 20, 3, false, false, false, false},                                        /* nor one run a row */
-        {56, 7, 1, true, true, true, true},      {56, 6, 1, true, false, false, false}, /* less than a batch may stay */
+        {6, 6, 20, 1, true, false, false, false},
+        {7, 7, 20, 1, true, false, true, false},
+        {14, 14, 20, 1, true, false, true, false},
+        {15, 15, 20, 1, true, false, true, true},
+        {55, 60, 20, 1, true, false, true, true},
+        {56, 55, 20, 1, true, false, true, true}, /* 56 net, but by an allocation less in a row */
+        {56, 0, 20, 1, true, false, true, true},
+        {56, 56, 20, 1, true, true, true, true},
+        {56, 70, 20, 2, true, true, true, true},
+        {56, 56, 20, 3, true, true, true, true},
+        {56, 56, 20, 0, true, false, false, false},  /* a page is no run */
+        {56, 56, 20, 3, false, false, false, false}, /* nor one run a row */
+        {56, 56, 7, 1, true, true, true, true},
+        {56, 56, 6, 1, true, false, false, false}, /* less than a batch may stay */
     };
     for (size_t i = 0; i < COUNT(rows); i++)
         for (size_t m = 0; m < COUNT(modes); m++) {
-            struct pcp_tune t = {.high = 64, .free_count = (uint16_t)rows[i].free_count, .run_before = rows[i].before};
+            struct pcp_tune t = {.high = 64,
+                                 .free_count = (uint16_t)rows[i].free_count,
+                                 .run_pages = rows[i].run_pages,
+                                 .run_before = rows[i].before};
             bool expect = modes[m] == PCP_EXACT   ? rows[i].exact
                           : modes[m] == PCP_HALVE ? rows[i].halve
                                                   : rows[i].threshold;
