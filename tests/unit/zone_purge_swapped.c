@@ -28,6 +28,7 @@ static int purge_later(void *p, size_t size)
 #define zone_purge swapped_inner
 #define zone_relax swapped_relax
 #define zone_spiking swapped_spiking
+#define zone_owes swapped_owes
 #define zone_fork_hold swapped_fork_hold
 #define zone_fork_open swapped_fork_open
 #include "core/zone_purge.c"
