@@ -28,6 +28,7 @@ struct model_leaf {
     uintptr_t number; /* address >> PMAP_LEAF_SHIFT */
     unsigned char *page; /* enum state */
     uint16_t *clean;     /* of dirty pages: the mask that their last owner left */
+    bool ours[PMAP_LEAF_BLOCKS]; /* blocks with pages of a window */
 };
 
 static struct {
@@ -56,6 +57,9 @@ static unsigned char *at(const char *a)
 {
     uintptr_t n = (uintptr_t)a;
     unsigned char *pages = leaf_pages(n >> PMAP_LEAF_SHIFT, true);
+    for (unsigned i = 0; i < model.leaves; i++)
+        if (model.leaf[i].page == pages)
+            model.leaf[i].ours[n >> BLOCK_SHIFT & (PMAP_LEAF_BLOCKS - 1)] = true;
     return &pages[n >> PAGE_SHIFT & (LEAF_PAGES - 1)];
 }
 
@@ -120,6 +124,10 @@ static void compare(void)
             const unsigned char *page = model.leaf[l].page + i;
             const struct block *b =
                 pmap_block((char *)(model.leaf[l].number << PMAP_LEAF_SHIFT | (uintptr_t)i << PAGE_SHIFT));
+            if (!model.leaf[l].ours[i / BLOCK_PAGES]) {
+                MUST(b->free == 0);
+                continue;
+            }
             for (unsigned k = 0; k < BLOCK_PAGES; k++) {
                 sum[page[k]]++;
                 if (page[k] == ABSENT)
@@ -189,6 +197,8 @@ static struct view look_for_piece(unsigned order)
     for (unsigned l = 0; l < model.leaves; l++)
         for (unsigned i = 0; i < LEAF_PAGES; i += BLOCK_PAGES) {
             const char *a = (char *)(model.leaf[l].number << PMAP_LEAF_SHIFT | (uintptr_t)i << PAGE_SHIFT);
+            if (!model.leaf[l].ours[i / BLOCK_PAGES])
+                continue;
             unsigned free = BLOCK_PAGES - (unsigned)(count_state(a, BLOCK_PAGES, OUT) + count_state(a, BLOCK_PAGES, ABSENT));
             if (free == 0)
                 continue;
@@ -215,7 +225,7 @@ static bool look_for_blocks(size_t nblocks, size_t align_blocks)
     for (unsigned l = 0; l < model.leaves; l++)
         for (uintptr_t i = 0; i < PMAP_LEAF_BLOCKS; i++) {
             uintptr_t number = model.leaf[l].number << (PMAP_LEAF_SHIFT - BLOCK_SHIFT) | i;
-            if (number % align_blocks != 0)
+            if (number % align_blocks != 0 || !model.leaf[l].ours[i])
                 continue;
             size_t dirty = 0, other = 0;
             for (size_t k = 0; k < nblocks; k++) {
