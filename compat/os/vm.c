@@ -131,7 +131,7 @@ void *vm_remap(void *p, size_t old_size, size_t new_size)
 
 size_t vm_resident(const void *p, size_t size)
 {
-    unsigned char in[RESIDENT_PAGES];
+    unsigned char in[RESIDENT_PAGES] = {0};
     size_t page = vm_page_size(), sum = 0;
     for (size_t at = 0, part; at < size; at += part) {
         part = size - at < sizeof in * page ? size - at : sizeof in * page;
@@ -145,7 +145,7 @@ size_t vm_resident(const void *p, size_t size)
 
 bool vm_is_mapped(const void *p)
 {
-    unsigned char in;
+    unsigned char in = 0;
     uintptr_t a = (uintptr_t)p & ~(uintptr_t)(vm_page_size() - 1);
     return sys_call3(SYS_mincore, (long)a, 1, (long)&in) == 0;
 }

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 
-enum { THREADS = 8, STACK_BYTES = 1 << 18, TABLES = 16 };
+enum { THREADS = 8, THREAD_SLOTS = 60000, STACK_BYTES = 1 << 18, TABLES = 16 };
 
 /* ---- memory of our own, which is not the heap's ---- */
 
@@ -189,8 +189,7 @@ static pthread_barrier_t all_done;
 
 static void *thread(void *arg)
 {
-    enum { SLOTS = 20000 };
-    replace_random(arg, SLOTS, 150000, (uintptr_t)arg, small_size);
+    replace_random(arg, THREAD_SLOTS, 150000, (uintptr_t)arg, small_size);
     pthread_barrier_wait(&all_done);
     for (;;)
         pause();
@@ -205,7 +204,7 @@ static void threads(void)
         pthread_attr_t attr;
         CHECK(pthread_attr_init(&attr) == 0);
         CHECK(pthread_attr_setstack(&attr, table_new(STACK_BYTES), STACK_BYTES) == 0);
-        CHECK(pthread_create(&t, &attr, thread, (char *)table_new(20000 * sizeof(void *))) == 0);
+        CHECK(pthread_create(&t, &attr, thread, (char *)table_new(THREAD_SLOTS * sizeof(void *))) == 0);
     }
     pthread_barrier_wait(&all_done);
 }
