@@ -8,7 +8,6 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -28,6 +27,7 @@ static uint64_t held_mask; /* never used: costs no thread-local storage */
 /* ---- lab: how long locks are held (configure --enable-lock-times); nothing of it is left in a usual build ---- */
 
 #if defined(SHEAF_LOCK_TIMES) && SHEAF_LOCK_TIMES
+#include <stdlib.h> /* here: in one unit it would spoil the attributes of our own malloc */
 enum { cfg_lock_times = 1 };
 #define LAB_TLS TLS_IE
 #else
