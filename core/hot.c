@@ -12,7 +12,8 @@ enum { HOT_SLOTS = 64 }; /* a power of two; machines with more cpus share slots,
  * So what was looked at is what is taken: the descriptor itself may be another's at any time but then. */
 enum { LENGTH_SHIFT = 48, LENGTH_BITS = 11, NODE_LOW_BITS = 6, NODE_HIGH_SHIFT = LENGTH_SHIFT + LENGTH_BITS };
 _Static_assert(LARGE_OWN_BYTES >> PAGE_SHIFT < 1 << LENGTH_BITS, "a block's length must fit its word");
-_Static_assert(_Alignof(struct page) <= 8 && sizeof(struct page) == 1 << NODE_LOW_BITS, "descriptors lie at multiples of 64");
+_Static_assert(sizeof(struct page) == 1 << NODE_LOW_BITS && offsetof(struct pmap_leaf, page) % sizeof(struct page) == 0,
+               "descriptors lie at multiples of 64");
 
 struct hot_slot {
     uint64_t block;   /* INV-HOT-1; 0: none */
