@@ -24,15 +24,27 @@ static void *small_alloc(class_t c)
     void *p = sheaf_pop(&tcache_self()->top[c]);
     if (p == NULL)
         p = tcache_alloc_slow(c);
+    if (UNLIKELY(p == NULL))
+        p = tcache_alloc_far(c);
     return p != NULL || !reclaim_for_need(class_to_size(c)) ? p : tcache_alloc_slow(c);
+}
+
+/* From the home node, else from the nearest that has memory. */
+static void *large_alloc_near(size_t size, size_t align, bool zero)
+{
+    unsigned home = numa_current(), n = numa_count();
+    void *p = large_alloc(home, size, align, zero);
+    for (unsigned i = 1; UNLIKELY(p == NULL) && i < n; i++)
+        p = large_alloc(numa_nearest(home, i), size, align, zero);
+    return p;
 }
 
 static void *big_alloc(size_t size, size_t align, bool zero)
 {
     if (size > PTRDIFF_MAX)
         return NULL;
-    void *p = large_alloc(numa_current(), size, align, zero);
-    return p != NULL || !reclaim_for_need(size) ? p : large_alloc(numa_current(), size, align, zero);
+    void *p = large_alloc_near(size, align, zero);
+    return p != NULL || !reclaim_for_need(size) ? p : large_alloc_near(size, align, zero);
 }
 
 /* A free by one of our own calls: the hit path's push first. */

@@ -6,6 +6,7 @@
 #include "compat/os/numa.h"
 #include "dbg.h"
 #include "meta.h"
+#include "nodes.h"
 #include "opt.h"
 #include "pmap.h"
 #include "rank.h"
@@ -25,7 +26,19 @@ struct barn {
     size_t get, get_fail, put, put_fail;
 } CACHE_ALIGNED;
 
-static struct barn barns[NUMA_NODES][SIZE_CLASSES];
+static struct barn barns_here[SIZE_CLASSES]; /* node 0's: valid before there are others */
+static struct barn *barns_more;              /* those of the other nodes; constant after barn_nodes */
+
+static struct barn *barn_of(unsigned node, class_t c)
+{
+    return LIKELY(node == 0) ? &barns_here[c] : &barns_more[(size_t)(node - 1) * SIZE_CLASSES + c];
+}
+
+bool barn_nodes(unsigned count)
+{
+    barns_more = nodes_rows(count, SIZE_CLASSES * sizeof *barns_more);
+    return barns_more != NULL;
+}
 
 uint32_t barn_sheaf_capacity(uint32_t cap, uint32_t most)
 {
@@ -90,7 +103,7 @@ static struct sheaf *pop_empty(struct barn *b, uint32_t cap)
 
 struct sheaf *barn_get_full(class_t c, unsigned node, struct sheaf *empty)
 {
-    struct barn *b = &barns[node][c];
+    struct barn *b = barn_of(node, c);
     if (load_relaxed(&b->nfull) == 0) { /* a peek: at worst the caller refills from slabs instead */
         if (load_relaxed(&b->wish) == WISH_WAS_FULL)
             store_relaxed(&b->wish, WISH_THEN_EMPTY); /* racy: a hint */
@@ -139,7 +152,7 @@ static void drain_one(class_t c, unsigned node, const char *func)
 
 bool barn_put_full(class_t c, unsigned node, struct sheaf *full, uint32_t cap, struct sheaf **empty, const char *func)
 {
-    struct barn *b = &barns[node][c];
+    struct barn *b = barn_of(node, c);
     *empty = NULL;
     if (UNLIKELY(slab_draining(c, node) || zone_spiking(node)) && opt.barn_max == 0) {
         drain_one(c, node, func);
@@ -160,7 +173,7 @@ bool barn_put_full(class_t c, unsigned node, struct sheaf *full, uint32_t cap, s
 
 void barn_return_full(class_t c, unsigned node, struct sheaf *full)
 {
-    struct barn *b = &barns[node][c];
+    struct barn *b = barn_of(node, c);
     lock_acquire(&b->lock, RANK_BARN);
     push_full(b, full);
     lock_release(&b->lock);
@@ -170,7 +183,7 @@ void barn_return_full(class_t c, unsigned node, struct sheaf *full)
 
 struct sheaf *barn_get_empty(class_t c, unsigned node, uint32_t cap)
 {
-    struct barn *b = &barns[node][c];
+    struct barn *b = barn_of(node, c);
     struct sheaf *s = NULL;
     if (load_relaxed(&b->nempty) != 0) { /* a peek, as above */
         lock_acquire(&b->lock, RANK_BARN);
@@ -182,7 +195,7 @@ struct sheaf *barn_get_empty(class_t c, unsigned node, uint32_t cap)
 
 void barn_put_empty(class_t c, unsigned node, struct sheaf *empty)
 {
-    struct barn *b = &barns[node][c];
+    struct barn *b = barn_of(node, c);
     bool keep = load_relaxed(&b->nempty) < BARN_EMPTY_MAX;
     if (keep) {
         lock_acquire(&b->lock, RANK_BARN);
@@ -211,7 +224,7 @@ size_t barn_flush(class_t c, unsigned node, const char *func)
 {
     struct sheaf *empties, *next;
     size_t objs = 0;
-    for (struct sheaf *s = take_all(&barns[node][c], &empties); s != NULL; s = next) {
+    for (struct sheaf *s = take_all(barn_of(node, c), &empties); s != NULL; s = next) {
         next = s->next;
         slab_free_bulk(c, node, s->slot + 1, s->n, func);
         objs += s->n;
@@ -228,7 +241,7 @@ size_t barn_flush(class_t c, unsigned node, const char *func)
 
 struct barn_stats barn_stats(class_t c, unsigned node)
 {
-    struct barn *b = &barns[node][c];
+    struct barn *b = barn_of(node, c);
     lock_acquire(&b->lock, RANK_BARN);
     struct barn_stats st = {
         .full = b->nfull,
@@ -257,7 +270,7 @@ static void check_sheaf(const struct sheaf *s, class_t c, unsigned node)
 
 void barn_check(class_t c, unsigned node)
 {
-    struct barn *b = &barns[node][c];
+    struct barn *b = barn_of(node, c);
     size_t full = 0, empty = 0, objs = 0;
     lock_acquire(&b->lock, RANK_BARN);
     for (struct sheaf *s = b->full; s != NULL; s = s->next, full++) {
@@ -279,12 +292,12 @@ void barn_fork_hold(void)
 {
     for (unsigned n = 0; n < numa_count(); n++)
         for (class_t c = 0; c < SIZE_CLASSES; c++)
-            lock_fork_hold(&barns[n][c].lock, RANK_BARN);
+            lock_fork_hold(&barn_of(n, c)->lock, RANK_BARN);
 }
 
 void barn_fork_open(void)
 {
     for (unsigned n = 0; n < numa_count(); n++)
         for (class_t c = 0; c < SIZE_CLASSES; c++)
-            lock_fork_open(&barns[n][c].lock);
+            lock_fork_open(&barn_of(n, c)->lock);
 }

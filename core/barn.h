@@ -59,6 +59,9 @@ struct barn_stats barn_stats(class_t c, unsigned node);
 /* What: verify INV-BARN-1 and 2 and the sheaves' own invariants. Tests only. */
 void barn_check(class_t c, unsigned node);
 
+/* What: rows for so many nodes (nodes.h). Context: our constructor, before there are threads. Fails: false, one node. */
+bool barn_nodes(unsigned count);
+
 void barn_fork_hold(void);
 void barn_fork_open(void);
 

@@ -4,6 +4,7 @@
 #include "dbg.h"
 #include "meta.h"
 #include "misuse.h"
+#include "nodes.h"
 #include "pcp.h"
 #include "rank.h"
 #include "slab_impl.h"
@@ -13,7 +14,14 @@
 
 enum { LOOK_AHEAD = 32, INLINE_WORDS = 2 };
 
-struct slabs all_slabs[NUMA_NODES][SIZE_CLASSES];
+struct slabs slabs_here[SIZE_CLASSES];
+struct slabs *slabs_more;
+
+bool slab_nodes(unsigned count)
+{
+    slabs_more = nodes_rows(count, SIZE_CLASSES * sizeof *slabs_more);
+    return slabs_more != NULL;
+}
 
 /* ---- geometry ---- */
 
@@ -211,7 +219,7 @@ static unsigned take_locked(struct slabs *s, void **out, unsigned want, unsigned
 
 unsigned slab_alloc_bulk(class_t c, unsigned node, void **out, unsigned want, unsigned room)
 {
-    struct slabs *s = &all_slabs[node][c];
+    struct slabs *s = slabs_of(node, c);
     struct page *fresh = NULL;
     unsigned most = want < room ? want : room;
     most = most < SLAB_HOLD_OBJS ? most : SLAB_HOLD_OBJS;
@@ -314,7 +322,7 @@ static unsigned free_hold(struct slabs *s, class_t c, void *const *objs, unsigne
 
 void slab_free_bulk(class_t c, unsigned node, void *const *objs, unsigned n, const char *func)
 {
-    struct slabs *s = &all_slabs[node][c];
+    struct slabs *s = slabs_of(node, c);
     for (unsigned done = 0; done < n;) {
         struct page *retired;
         unsigned got = free_hold(s, c, objs + done, n - done, &retired);
@@ -333,7 +341,7 @@ void slab_verify(const void *p, const char *func)
     class_t c = tag_class(tag);
     if (tag == 0 || c >= SIZE_CLASSES)
         return;
-    struct slabs *s = &all_slabs[tag >> TAG_NODE_SHIFT][c];
+    struct slabs *s = slabs_of(tag >> TAG_NODE_SHIFT, c);
     unsigned i;
     lock_acquire(&s->lock, RANK_SLAB);
     struct page *pg = slab_of(p);
@@ -345,7 +353,7 @@ void slab_verify(const void *p, const char *func)
 
 size_t slab_trim(class_t c, unsigned node)
 {
-    struct slabs *s = &all_slabs[node][c];
+    struct slabs *s = slabs_of(node, c);
     size_t n = 0, before, left;
     do {
         lock_acquire(&s->lock, RANK_SLAB);
@@ -366,13 +374,13 @@ static bool mostly_free(const struct slabs *s, class_t c)
 
 bool slab_draining(class_t c, unsigned node)
 {
-    const struct slabs *s = &all_slabs[node][c];
+    const struct slabs *s = slabs_of(node, c);
     return mostly_free(s, c) && load_relaxed(&s->free_objs) * class_to_size(c) > SLAB_DRAIN_BYTES;
 }
 
 bool slab_small_and_empty(class_t c, unsigned node)
 {
-    const struct slabs *s = &all_slabs[node][c];
+    const struct slabs *s = slabs_of(node, c);
     return load_relaxed(&s->nslabs) <= SLAB_FEW && mostly_free(s, c);
 }
 
@@ -380,7 +388,7 @@ bool slab_small_and_empty(class_t c, unsigned node)
 
 struct slab_stats slab_stats(class_t c, unsigned node)
 {
-    struct slabs *s = &all_slabs[node][c];
+    struct slabs *s = slabs_of(node, c);
     lock_acquire(&s->lock, RANK_SLAB);
     struct slab_stats st = {
         .slabs = s->nslabs,
@@ -442,7 +450,7 @@ static void check_sums(const struct slabs *s, class_t c, size_t listed, size_t c
 
 void slab_check(class_t c, unsigned node)
 {
-    struct slabs *s = &all_slabs[node][c];
+    struct slabs *s = slabs_of(node, c);
     size_t free_objs = 0, listed[2] = {0}, clean = 0;
     lock_acquire(&s->lock, RANK_SLAB);
     for (unsigned b = 0; b <= SLAB_BUCKETS; b++) {
@@ -466,7 +474,7 @@ void slab_fork_hold(void)
 {
     for (unsigned n = 0; n < numa_count(); n++)
         for (class_t c = 0; c < SIZE_CLASSES; c++)
-            lock_fork_hold(&all_slabs[n][c].lock, RANK_SLAB);
+            lock_fork_hold(&slabs_of(n, c)->lock, RANK_SLAB);
 }
 
 void slab_fork_open(bool child)
@@ -475,5 +483,5 @@ void slab_fork_open(bool child)
         slab_holes_fork_child();
     for (unsigned n = 0; n < numa_count(); n++)
         for (class_t c = 0; c < SIZE_CLASSES; c++)
-            lock_fork_open(&all_slabs[n][c].lock);
+            lock_fork_open(&slabs_of(n, c)->lock);
 }

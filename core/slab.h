@@ -71,6 +71,9 @@ struct slab_stats slab_stats(class_t c, unsigned node);
 /* What: verify INV-SLAB-1 to 5 for the slabs on lists. Locks: takes SLAB. Tests only. */
 void slab_check(class_t c, unsigned node);
 
+/* What: rows for so many nodes (nodes.h). Context: our constructor, before there are threads. Fails: false, one node. */
+bool slab_nodes(unsigned count);
+
 /* What: fork. In the child, holes that other threads were giving back become free objects again, not clean. */
 void slab_fork_hold(void);
 void slab_fork_open(bool child);

@@ -323,7 +323,7 @@ static void end(struct slabs *s)
 
 size_t slab_holes(class_t c, unsigned node, size_t max_bytes)
 {
-    struct sweep w = {.s = &all_slabs[node][c], .c = c, .bytes_left = max_bytes};
+    struct sweep w = {.s = slabs_of(node, c), .c = c, .bytes_left = max_bytes};
     if (!begin(&w))
         return 0;
     while (sweep_round(&w))

@@ -39,7 +39,19 @@ struct slabs {
 } CACHE_ALIGNED;
 _Static_assert(sizeof(struct slabs) == 256, "there are many, and every process touches some");
 
-extern struct slabs all_slabs[NUMA_NODES][SIZE_CLASSES];
+extern struct slabs slabs_here[SIZE_CLASSES]; /* node 0's: valid before there are others */
+extern struct slabs *slabs_more;              /* those of the other nodes; constant after slab_nodes */
+
+static inline struct slabs *slabs_of(unsigned node, class_t c)
+{
+    return LIKELY(node == 0) ? &slabs_here[c] : &slabs_more[(size_t)(node - 1) * SIZE_CLASSES + c];
+}
+
+static inline unsigned slabs_node(const struct slabs *s)
+{
+    bool here = s >= slabs_here && s < slabs_here + SIZE_CLASSES;
+    return LIKELY(here) ? 0 : (unsigned)((size_t)(s - slabs_more) / SIZE_CLASSES) + 1;
+}
 
 /* ---- geometry ---- */
 
@@ -130,8 +142,7 @@ struct page *slab_collect_locked(struct slabs *s, size_t keep);
 /* What: wholly free slabs that a class may keep: none while a spike is being given back. Locks: SLAB. */
 static inline size_t slab_allowance(const struct slabs *s)
 {
-    size_t node = (size_t)(s - all_slabs[0]) / SIZE_CLASSES;
-    return zone_spiking((unsigned)node) ? 0 : SLAB_EMPTY_KEEP + (s->nslabs >> SLAB_EMPTY_SHIFT);
+    return zone_spiking(slabs_node(s)) ? 0 : SLAB_EMPTY_KEEP + (s->nslabs >> SLAB_EMPTY_SHIFT);
 }
 
 /* What: give the pages of collected slabs down. Locks: none may be held. */

@@ -411,6 +411,46 @@ static void tick(struct tcache *tc, const char *func)
     }
 }
 
+/* ---- home nodes ---- */
+
+/* Everything in the sheaves goes to the node it came from. What a class has earned stays. Fails: false, somebody came in
+ * between (a shim's madvise) and started a sheaf anew. */
+static bool leave_home(struct tcache *tc, const char *func)
+{
+    bool left = true;
+    for (class_t c = 0; c < SIZE_CLASSES; c++) {
+        struct sheaf *main = take_main(tc, c), *spare = take_spare(tc, c);
+        if (main != NULL)
+            give_away(tc, c, main, func);
+        if (spare != NULL)
+            give_away(tc, c, spare, func);
+    }
+    for (class_t c = 0; c < SIZE_CLASSES; c++)
+        left &= tc->bin[c].main == NULL && tc->bin[c].spare == NULL;
+    return left;
+}
+
+/* The thread runs on another node now. Once in a step of the coarse clock, so that one which is thrown to and fro is not
+ * busy with it. */
+COLD static void move_home(struct tcache *tc, unsigned here, const char *func)
+{
+    uint64_t now = clock_coarse_ms();
+    if (now == tc->moved_ms || !leave_home(tc, func))
+        return;
+    tc->moved_ms = now;
+    tc->node = here;
+    tc->node_tag = here << TAG_NODE_SHIFT;
+    owner_add(&tc->counts.moves, 1);
+    remote_flush_node(&tc->remote, here, func); /* these are local now */
+}
+
+static void look_where_we_are(struct tcache *tc, const char *func)
+{
+    unsigned here = numa_current();
+    if (UNLIKELY(here != tc->node))
+        move_home(tc, here, func);
+}
+
 /* ---- slow calls ---- */
 
 void *tcache_alloc_slow(class_t c)
@@ -418,6 +458,7 @@ void *tcache_alloc_slow(class_t c)
     if (UNLIKELY(tcache_self()->state != TCACHE_LIVE) && !tcache_attach())
         return alloc_one(c, numa_current());
     struct tcache *tc = tcache_self();
+    look_where_we_are(tc, "malloc");
     if (opt.hardened)
         return alloc_one(c, tc->node);
     tick(tc, "malloc");
@@ -434,6 +475,15 @@ void *tcache_alloc_slow(class_t c)
         return pop_installed(tc, c);
     }
     return alloc_from_below(tc, c);
+}
+
+void *tcache_alloc_far(class_t c)
+{
+    unsigned home = numa_current();
+    void *p = NULL;
+    for (unsigned i = 1; i < numa_count() && p == NULL; i++)
+        p = alloc_one(c, numa_nearest(home, i));
+    return p;
 }
 
 /* Main and spare are full: the spare, the colder one, goes to the barn; if that is full, its objects go to the slabs.
@@ -469,12 +519,18 @@ void tcache_free_slow(class_t c, void *p, const char *func)
         return;
     }
     struct tcache *tc = tcache_self();
-    if (opt.hardened || node != tc->node) {
+    if (opt.hardened) {
         free_one(c, node, p, func);
         return;
     }
     tick(tc, func);
     owner_add(&tc->counts.slow_free, 1);
+    look_where_we_are(tc, func);
+    if (UNLIKELY(node != tc->node)) {
+        owner_add(&tc->counts.remote, 1);
+        remote_put(&tc->remote, node, p, func);
+        return;
+    }
     struct tcache_bin *b = &tc->bin[c];
     if (b->main == NULL && !start_sheaf(tc, c)) {
         free_one(c, node, p, func);
@@ -549,6 +605,7 @@ static void flush_all(struct tcache *tc, const char *func)
         set_cap(tc, c, 0);
         tc->bin[c].ops = 0;
     }
+    remote_flush(&tc->remote, func);
 }
 
 void tcache_flush(const char *func)
@@ -583,6 +640,7 @@ void tcache_detach(void)
         return;
     tcache_tls = (struct tcache *)(uintptr_t)&image_dead; /* first: who comes in between must leave nothing behind */
     flush_all(tc, "thread exit");
+    remote_end(&tc->remote);
     lock_acquire(&threads.lock, RANK_THREADS);
     unlink_locked(&threads.live, tc);
     store_relaxed(&threads.nlive, threads.nlive - 1);
@@ -617,10 +675,28 @@ static bool adopt_from(struct tcache *tc, class_t c)
     return adopt_sheaf(tc, c, spare) || found;
 }
 
+/* Objects on their way to other nodes, a sheaf at a time: they go home with no lock held. */
+static void adopt_remote(void)
+{
+    struct sheaf *s;
+    unsigned node = 0;
+    do {
+        s = NULL;
+        lock_acquire(&threads.lock, RANK_THREADS);
+        for (struct tcache *tc = threads.orphans; tc != NULL && s == NULL; tc = tc->next)
+            s = remote_take(&tc->remote, &node);
+        lock_release(&threads.lock);
+        if (s != NULL)
+            remote_send(s, node, "fork");
+    } while (s != NULL);
+}
+
 bool tcache_adopt(class_t c)
 {
     if (LIKELY(load_relaxed(&threads.orphans) == NULL) || (load_relaxed(&threads.adopted) >> c & 1) != 0)
         return false;
+    if (UNLIKELY(numa_count() > 1) && load_relaxed(&threads.adopted) == 0)
+        adopt_remote();
     bool found = false;
     lock_acquire(&threads.lock, RANK_THREADS);
     for (struct tcache *tc = threads.orphans; tc != NULL; tc = tc->next)
@@ -652,10 +728,13 @@ void tcache_stats(struct tcache_stats *st)
         add_counts(&st->counts, &tc->counts);
         for (class_t c = 0; c < SIZE_CLASSES; c++)
             st->cached[c] += count_from_outside(tc, c);
+        remote_count(&tc->remote, st->cached);
     }
-    for (struct tcache *tc = threads.orphans; tc != NULL; tc = tc->next)
+    for (struct tcache *tc = threads.orphans; tc != NULL; tc = tc->next) {
         for (class_t c = 0; c < SIZE_CLASSES; c++)
             st->cached[c] += count_from_outside(tc, c);
+        remote_count(&tc->remote, st->cached);
+    }
     lock_release(&threads.lock);
 }
 
@@ -688,6 +767,7 @@ void tcache_check(void)
         earned += 2 * class_to_size(c) * b->cap;
     }
     CHECK_EQ(earned, tc->earned);
+    remote_check(&tc->remote);
 }
 
 void tcache_fork_hold(void)

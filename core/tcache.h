@@ -18,6 +18,7 @@
 #ifndef CORE_TCACHE_H
 #define CORE_TCACHE_H
 
+#include "remote.h"
 #include "sheaf.h"
 #include "size.h"
 
@@ -34,7 +35,7 @@ struct tcache_bin {
 };
 
 struct tcache_counts {
-    uint64_t slow_alloc, slow_free, swaps, refills, flushes, barn_get, barn_put;
+    uint64_t slow_alloc, slow_free, swaps, refills, flushes, barn_get, barn_put, moves, remote;
 };
 
 struct tcache {
@@ -45,7 +46,9 @@ struct tcache {
     uint32_t moving;          /* class + 1 whose bin is being changed, 0 none; a fork child skips that bin */
     uint32_t ticks;           /* slow calls since the last idle scan */
     uint32_t trim_seen;       /* value of the trim request counter last obeyed */
-    unsigned node;
+    unsigned node;            /* home: what this thread allocates from */
+    uint64_t moved_ms;        /* the clock when it last changed its home */
+    struct remote remote;     /* objects of other nodes that it has freed */
     size_t earned;            /* INV-TCACHE-4 */
     struct tcache *next, *prev; /* THREADS lock: live threads, orphans, or spare structs */
     struct tcache_counts counts; /* owner: relaxed stores; others may read late */
@@ -64,7 +67,10 @@ HOT_INLINE struct tcache *tcache_self(void)
  * Fails: NULL, no memory. Context: any thread in any state. Cost: a swap mostly; a barn visit; a refill. */
 void *tcache_alloc_slow(class_t c);
 
-/* What: keep an object of class c and of the thread's node when the main sheaf is full. func: for misuse lines. */
+/* What: one object from another node, the nearest that has one. For when the home node has no memory. Fails: NULL. */
+void *tcache_alloc_far(class_t c);
+
+/* What: keep an object of class c when the main sheaf is full, or one of another node. func: for misuse lines. */
 void tcache_free_slow(class_t c, void *p, const char *func);
 
 /* What: is this thread's state live; attaches it first if it is none. Fails: false: work without a cache. */
