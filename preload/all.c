@@ -6,6 +6,8 @@
 #include "compat/os/vm.c"
 #include "compat/os/lock.c"
 #include "compat/os/cpu.c"
+#include "compat/os/numa.c"
+#include "compat/os/numa_sys.c"
 #include "compat/os/clock.c"
 #include "compat/os/fmt.c"
 #include "compat/os/env.c"
