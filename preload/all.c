@@ -6,6 +6,8 @@
 #include "compat/os/vm.c"
 #include "compat/os/lock.c"
 #include "compat/os/cpu.c"
+#include "compat/os/numa.c"
+#include "compat/os/numa_sys.c"
 #include "compat/os/clock.c"
 #include "compat/os/fmt.c"
 #include "compat/os/env.c"
@@ -45,6 +47,7 @@
 #include "core/large.c"
 
 #include "core/barn.c"
+#include "core/remote.c"
 #include "core/tcache.c"
 
 #include "core/libc.c"

@@ -7,6 +7,7 @@
 #include "vm.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <sys/auxv.h>
 
@@ -15,7 +16,7 @@ extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned int __rseq_size __attribute__((weak));
 /* Offsets in the kernel's struct rseq, and how much of it a kernel fills that knows mm_cid. glibc's __rseq_size does not
  * tell: it is 20 also where the kernel has been given 32 bytes and fills them. */
-enum { RSEQ_CPU_ID = 4, RSEQ_MM_CID = 24, RSEQ_MM_CID_END = 28 };
+enum { RSEQ_CPU_ID = 4, RSEQ_NODE_ID = 20, RSEQ_NODE_ID_END = 24, RSEQ_MM_CID = 24, RSEQ_MM_CID_END = 28 };
 #ifndef AT_RSEQ_FEATURE_SIZE
 #define AT_RSEQ_FEATURE_SIZE 27
 #endif
@@ -72,14 +73,15 @@ unsigned cpu_current(void)
     return LIKELY(id >= 0) ? (unsigned)id : ask_cpu();
 }
 
-static bool rseq_has_cid(void)
+/* Does the kernel fill struct rseq up to here? */
+static bool rseq_fills(unsigned end)
 {
     unsigned filled = load_relaxed(&rseq_filled);
     if (UNLIKELY(filled == 0)) {
         filled = (unsigned)getauxval(AT_RSEQ_FEATURE_SIZE) + 1;
         store_relaxed(&rseq_filled, filled);
     }
-    return filled > RSEQ_MM_CID_END;
+    return filled > end;
 }
 
 unsigned cpu_shard(void)
@@ -87,7 +89,27 @@ unsigned cpu_shard(void)
     int id = rseq_cpu();
     if (UNLIKELY(id < 0))
         return ask_cpu();
-    return LIKELY(rseq_has_cid()) ? (unsigned)rseq_field(RSEQ_MM_CID) : (unsigned)id;
+    return LIKELY(rseq_fills(RSEQ_MM_CID_END)) ? (unsigned)rseq_field(RSEQ_MM_CID) : (unsigned)id;
+}
+
+int cpu_filled(void)
+{
+    int id = rseq_cpu();
+    return id >= 0 ? id : -1;
+}
+
+int cpu_node_filled(void)
+{
+    return rseq_cpu() >= 0 && rseq_fills(RSEQ_NODE_ID_END) ? rseq_field(RSEQ_NODE_ID) : -1;
+}
+
+int cpu_node_ask(void)
+{
+    unsigned cpu, node = 0;
+    int saved = errno;
+    int bad = getcpu(&cpu, &node);
+    errno = saved;
+    return bad != 0 || node > INT_MAX ? -1 : (int)node;
 }
 
 static unsigned count_bits(const unsigned long *mask, long bytes)
