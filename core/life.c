@@ -5,6 +5,7 @@
 #include "compat/os/env.h"
 #include "compat/os/fmt.h"
 #include "compat/os/lock.h"
+#include "compat/os/numa.h"
 #include "compat/os/tls.h"
 #include "compat/os/vm.h"
 #include "libc.h"
@@ -118,9 +119,18 @@ static void say_hello(void)
     fmt_flush(&f);
 }
 
+/* The per-node rows of all layers. */
+bool life_make_nodes(unsigned count)
+{
+    life_start(); /* page lists are made for all cpus, a set a node */
+    return zone_nodes(count) && pcp_nodes(count) && slab_nodes(count) && barn_nodes(count);
+}
+
 void life_construct(char **env)
 {
     opt_init(env_get(env, "SHEAF_CONF"));
+    if (!opt.off && opt.numa != OPT_NUMA_OFF)
+        numa_init(TAG_NODES_MAX, life_make_nodes);
     if (opt.off && libc_init())
         tcache_detach(); /* what the loader allocated from us stays ours; nothing new does */
     else if (opt.hardened)

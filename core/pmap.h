@@ -29,6 +29,7 @@ enum {
     TAG_NODE_SHIFT = 6,
     TAG_CLASS_MASK = (1 << TAG_NODE_SHIFT) - 1,
     TAG_BLOCK = TAG_CLASS_MASK,
+    TAG_NODES_MAX = 1 << (16 - TAG_NODE_SHIFT), /* nodes that a tag can tell apart */
 };
 _Static_assert(SIZE_CLASSES + 1 < TAG_BLOCK, "class + 1 must fit the tag beside TAG_BLOCK");
 

@@ -226,7 +226,7 @@ static struct numa_map *map_make(const struct plan *p, unsigned most)
     return m;
 }
 
-void numa_init_from(const struct numa_system *sys, unsigned most)
+void numa_init_from(const struct numa_system *sys, unsigned most, bool (*prepare)(unsigned count))
 {
     struct plan p = {.sys = sys};
     int saved = errno;
@@ -237,7 +237,12 @@ void numa_init_from(const struct numa_system *sys, unsigned most)
         user_policy = policy >= 0 && policy != DEFAULT && policy != LOCAL;
         p.told = sys->open();
         plan_slots(&p);
-        store_release(&numa_map, map_make(&p, most));
+        struct numa_map *m = map_make(&p, most);
+        if (m != NULL && prepare != NULL && !prepare(m->count)) {
+            vm_unmap(m, m->size);
+            m = NULL;
+        }
+        store_release(&numa_map, m);
         if (p.told)
             sys->close();
     }
@@ -245,9 +250,9 @@ void numa_init_from(const struct numa_system *sys, unsigned most)
     errno = saved;
 }
 
-void numa_init(unsigned most)
+void numa_init(unsigned most, bool (*prepare)(unsigned count))
 {
-    numa_init_from(&numa_real_system, most);
+    numa_init_from(&numa_real_system, most, prepare);
 }
 
 void numa_reset(void)

@@ -20,8 +20,6 @@
 #include "atomic.h"
 #include "cc.h"
 
-enum { NUMA_NODES = 1 }; /* entries of the per-node tables of core/, until those are made for numa_count() */
-
 /* Where to ask. Each may refuse or lie; for tests of that there are others than the one of numa_sys.c. */
 struct numa_system {
     long (*allowed)(unsigned long *mask, size_t bits); /* nodes whose memory we may use; -errno: -EINVAL too few bits */
@@ -50,12 +48,13 @@ extern struct numa_map *numa_map; /* NULL: one node */
 
 /* What: find out about nodes; no more than `most` get an index (what the caller's tables can tell apart), nodes beyond
  * lead to the nearest of those. Calls: one system call where one node is allowed, and no file is opened; else it opens
- * libnuma if there is one, and closes it again. Context: our constructor, once, before there are threads; it may call
+ * libnuma if there is one, and closes it again. prepare (or NULL) makes the caller's tables for so many nodes before
+ * anybody is told of them; false: one node. Context: our constructor, once, before there are threads; it may call
  * malloc through libnuma. Fails: silently, one node. Leaves errno alone. */
-void numa_init(unsigned most);
+void numa_init(unsigned most, bool (*prepare)(unsigned count));
 
 /* What: the same with another system. For tests. */
-void numa_init_from(const struct numa_system *sys, unsigned most);
+void numa_init_from(const struct numa_system *sys, unsigned most, bool (*prepare)(unsigned count));
 
 /* What: one node again, tables freed. For tests: nobody may look meanwhile. */
 void numa_reset(void);

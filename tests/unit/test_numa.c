@@ -126,7 +126,7 @@ static void fake_machine(const int *memory, const int *cpus)
 static void fake_start(unsigned most)
 {
     numa_reset();
-    numa_init_from(&fake_system, most);
+    numa_init_from(&fake_system, most, NULL);
 }
 
 /* Whatever was said: every number has a home, and each row of neighbours is a permutation that begins with itself. */
@@ -369,7 +369,7 @@ TEST(numa, the_real_system_agrees_with_the_kernel)
 {
     cpu_set_t all, one;
     errno = 1234;
-    numa_init(1000);
+    numa_init(1000, NULL);
     EXPECT_EQ(errno, 1234);
     check_map();
     if (getenv("SHEAF_TEST_NODES") != NULL)
