@@ -17,7 +17,9 @@
  *   INV-ZONE-4 pages being purged are in no list: nothing can be handed out while it is being zeroed.
  *   INV-ZONE-5 no two extents of the same state and node touch.
  * Lock: rank ZONE, one a node. A hold handles at most ZONE_HOLD_BLOCKS blocks or runs, but for a request that is longer; a
- * search looks at DIRTY_LOOKS blocks, or at ZONE_HOLD_BLOCKS extents of each length that might do.
+ * search looks at DIRTY_LOOKS blocks, or at ZONE_HOLD_BLOCKS extents of each length that might do; a run of up to
+ * BLOCK_PAGES pages has each page's clean mask set. Descriptors are touched before a window is entered, so that no hold
+ * takes a page fault for one; where a window below 8 MiB begins or ends in a 2 MiB block, the entering hold may.
  * Source of the idea: the kernel's buddy with lists by order; masks instead of lists of pieces, and fullest first by
  * 2 MiB block, are ours.
  */
