@@ -432,7 +432,7 @@ static void child_of_a_purge(void *arg)
     zone_check(NODE);
     struct zone_stats z = zone_stats(NODE);
     MUST(z.out == at_rest.out && z.dirty == at_rest.dirty && z.clean == at_rest.clean);
-    MUST(limit_stats().charged == z.out + z.dirty + region_stats().bytes[REGION_LARGE]);
+    MUST(unit_charged_whole() == z.out + z.dirty + region_stats().bytes[REGION_LARGE]);
     MUST(zone_purge(NODE, 0) == at_rest.dirty); /* nobody else is at it here */
     MUST(zone_stats(NODE).dirty == 0);
     zone_check(NODE);
