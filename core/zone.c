@@ -14,7 +14,10 @@
 
 struct zone zones[NUMA_NODES];
 
-enum { DIRTY_LOOKS = 16 }; /* blocks looked at for a dirty run whose length is no power of two */
+enum {
+    DIRTY_LOOKS = 16, /* blocks looked at for a dirty run whose length is no power of two */
+    ALLOC_WAITS = 4,  /* times that a request without memory waits for another thread's purge */
+};
 
 /* ---- lists of blocks ---- */
 
@@ -612,7 +615,7 @@ struct page *zone_alloc(unsigned node, size_t npages, size_t align_pages)
 {
     if (UNLIKELY(npages > (size_t)UINT32_MAX >> 1))
         return NULL;
-    for (;;) {
+    for (unsigned waits = 0;;) {
         bool refused;
         struct page *pg = try_alloc(node, npages, align_pages, &refused);
         if (pg != NULL)
@@ -620,7 +623,7 @@ struct page *zone_alloc(unsigned node, size_t npages, size_t align_pages)
         if (!refused && add_window(node, window_need(npages, align_pages)))
             continue;
         /* No address space left, or a limit: purged pages join clean neighbours, and are no longer charged. */
-        if (zone_purge(node, 0) == 0)
+        if (zone_purge(node, 0) == 0 && (waits++ == ALLOC_WAITS || !zone_await_purge(node)))
             return zone_try_alloc(node, npages, align_pages);
     }
 }

@@ -75,6 +75,10 @@ bool zone_owes(unsigned node);
  * all goes stops. Result: bytes given back. Locks: none may be held. */
 size_t zone_purge(unsigned node, size_t keep);
 
+/* What: is another thread giving pages back? They are charged, and nobody can have them: wait until its round is over, for
+ * some tens of milliseconds at most. Result: false, nothing to wait for. Locks: none may be held. */
+bool zone_await_purge(unsigned node);
+
 struct zone_stats {
     size_t dirty, lazy, clean; /* free bytes by state */
     size_t out;                /* bytes handed out, or being purged */

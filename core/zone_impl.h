@@ -39,6 +39,7 @@ struct zone {
     uint32_t relax_skip;   /* after a failed purge: so many calls of zone_relax do nothing; racy */
     size_t lazy_pages, clean_pages;
     size_t purged_pages, purge_calls, purge_failures;
+    uint32_t rounds; /* of purging, ended so far */
     void *purger; /* the thread that purges, or NULL: one purge at a time; a shim's madvise may call malloc, or fork */
 } CACHE_ALIGNED;
 

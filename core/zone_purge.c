@@ -4,6 +4,7 @@
 
 #include "compat/os/clock.h"
 #include "compat/os/numa.h"
+#include "compat/os/sys.h"
 #include "compat/os/vm.h"
 #include "limit.h"
 #include "opt.h"
@@ -11,11 +12,14 @@
 #include "zone_impl.h"
 
 #include <errno.h>
+#include <time.h>
 
 enum {
     RELAX_SKIP = 256, /* where madvise is refused, one call in so many tries again */
     RELAX_PAGES = 64, /* most pages given back by one call that no pure run asked for: it may be a malloc */
     RUN_STEP = 16,    /* a pure run is not worth a purge of fewer pages than these */
+    AWAIT_NS = 100000, /* looks at another thread's purge are so far apart ... */
+    AWAIT_LOOKS = 200, /* ... and at most so many: a round takes a few milliseconds */
 };
 
 /* ---- isolation ---- */
@@ -215,6 +219,7 @@ static size_t end_round(struct zone *z, const struct purge *p, enum give_cause c
         limit_uncharge(n << PAGE_SHIFT); /* under the lock: a fork child finds what is charged and what is there agree */
     }
     z->purger = NULL;
+    z->rounds++;
     lock_release(&z->lock);
     return n;
 }
@@ -242,6 +247,28 @@ size_t zone_purge(unsigned node, size_t keep)
     if (opt.purge == OPT_PURGE_OFF)
         return 0;
     return purge_down(&zones[node], keep >> PAGE_SHIFT, GIVE_AGE, clock_coarse_ms(), &failed) << PAGE_SHIFT;
+}
+
+/* Is another thread at a round of purging? *round: which. */
+static bool others_purge(struct zone *z, uint32_t *round)
+{
+    lock_acquire(&z->lock, RANK_ZONE);
+    bool under_way = z->purger != NULL && z->purger != this_thread();
+    *round = z->rounds;
+    lock_release(&z->lock);
+    return under_way;
+}
+
+bool zone_await_purge(unsigned node)
+{
+    uint32_t first, now;
+    bool any = others_purge(&zones[node], &first), still = any;
+    for (unsigned i = 0; still && i < AWAIT_LOOKS; i++) {
+        struct timespec t = {.tv_nsec = AWAIT_NS};
+        sys_call3(SYS_nanosleep, (long)&t, 0, 0);
+        still = others_purge(&zones[node], &now) && now == first;
+    }
+    return any;
 }
 
 /* ---- when and how much ---- */
