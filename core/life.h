@@ -31,6 +31,9 @@ void life_construct(char **env);
 /* What: is a sanitizer runtime in this process? Then its malloc is in use, and we stay passive. */
 bool life_sanitizer(void);
 
+/* What: make all layers' rows for so many nodes. Context: our constructor; tests. Fails: false, one node. */
+bool life_make_nodes(unsigned count);
+
 /* What: fork handlers, as registered with pthread_atfork; for tests. */
 void life_fork_prepare(void);
 void life_fork_parent(void);

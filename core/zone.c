@@ -7,14 +7,27 @@
 #include "compat/os/vm.h"
 #include "dbg.h"
 #include "limit.h"
+#include "nodes.h"
 #include "opt.h"
 #include "rank.h"
 #include "region.h"
 #include "zone_impl.h"
 
-struct zone zones[NUMA_NODES];
+struct zone zone_here;
+struct zone *zones_more;
 
-enum { DIRTY_LOOKS = 16 }; /* blocks looked at for a dirty run whose length is no power of two */
+bool zone_nodes(unsigned count)
+{
+    zones_more = nodes_rows(count, sizeof *zones_more);
+    for (unsigned node = 1; zones_more != NULL && node < count; node++)
+        zone_of(node)->node = (uint16_t)node;
+    return zones_more != NULL;
+}
+
+enum {
+    DIRTY_LOOKS = 16, /* blocks looked at for a dirty run whose length is no power of two */
+    ALLOC_WAITS = 4,  /* times that a request without memory waits for another thread's purge */
+};
 
 /* ---- lists of blocks ---- */
 
@@ -140,7 +153,7 @@ static void extent_remove(struct zone *z, struct block *first)
 
 static bool in_extent(const struct zone *z, const struct block *b, enum extent_state s)
 {
-    return b != NULL && b->free == BLOCK_ALL && &zones[b->node] == z && extent_state_of(b) == s;
+    return b != NULL && b->free == BLOCK_ALL && zone_of(b->node) == z && extent_state_of(b) == s;
 }
 
 /* The first block of the extent that holds b. Only its ends know its length, so from inside walk both ways at once, until
@@ -342,7 +355,7 @@ static void range_put(struct zone *z, const char *a, size_t npages, struct put h
 static bool range_is_free(const struct zone *z, const char *a, size_t npages)
 {
     for (struct range r = range_of(a, npages); r.npages > 0; range_next(&r)) {
-        if (r.b == NULL || &zones[r.b->node] != z)
+        if (r.b == NULL || zone_of(r.b->node) != z)
             return false;
         uint32_t mask = block_mask(r.first, range_part(&r));
         if ((r.b->free & mask) != mask)
@@ -463,7 +476,7 @@ static struct page *dress_run(const struct zone *z, char *a, size_t npages, bool
 {
     struct page *pg = pmap_page_init(a);
     page_set_kind(pg, PAGE_CACHED);
-    pg->node = (uint16_t)(z - zones);
+    pg->node = z->node;
     pg->npages = (uint32_t)npages;
     pg->zeroed = zeroed;
     return pg;
@@ -516,7 +529,7 @@ static unsigned piece_order(size_t npages, size_t align_pages)
 /* Result as zone_try_alloc; *refused: there are pages, and the hard limit is in the way. */
 static struct page *try_alloc(unsigned node, size_t npages, size_t align_pages, bool *refused)
 {
-    struct zone *z = &zones[node];
+    struct zone *z = zone_of(node);
     unsigned order = piece_order(npages, align_pages);
     lock_acquire(&z->lock, RANK_ZONE);
     char *a = NULL;
@@ -549,7 +562,7 @@ static size_t run_at(const char *a, unsigned order, size_t npages)
 
 struct page *zone_try_alloc_some(unsigned node, unsigned order, size_t npages)
 {
-    struct zone *z = &zones[node];
+    struct zone *z = zone_of(node);
     lock_acquire(&z->lock, RANK_ZONE);
     char *a = find_dirty(z, order, (size_t)1 << order);
     if (a == NULL) {
@@ -561,12 +574,30 @@ struct page *zone_try_alloc_some(unsigned node, unsigned order, size_t npages)
     return pg;
 }
 
+/* Let the descriptors of a new window have their memory now, while no lock is held: the page fault of a first touch takes
+ * longer than all else that a hold does. Only pages and whole blocks inside of it are sure to be ours: an os page of
+ * descriptors of blocks that no whole one lies in is left to the hold. */
+static void touch_descriptors(const struct region *r)
+{
+    char *end = r->base + r->size;
+    size_t pages = vm_page_size() / sizeof(struct page), blocks = vm_page_size() / sizeof(struct block);
+    for (char *a = r->base; a < end; a += pages * PAGE_BYTES)
+        pmap_page_init(a);
+    pmap_page_init(end - PAGE_BYTES);
+    uintptr_t first = align_up((uintptr_t)r->base, BLOCK_BYTES), last = align_down((uintptr_t)end, BLOCK_BYTES);
+    for (uintptr_t a = first; a < last; a += blocks * BLOCK_BYTES)
+        pmap_block((void *)a)->number = (uint32_t)(a >> BLOCK_SHIFT);
+    if (first < last)
+        pmap_block((void *)(last - BLOCK_BYTES))->number = (uint32_t)((last - 1) >> BLOCK_SHIFT);
+}
+
 static bool add_window(unsigned node, size_t need)
 {
     struct region *r = region_map_window(need);
     if (r == NULL)
         return false;
-    struct zone *z = &zones[node];
+    touch_descriptors(r);
+    struct zone *z = zone_of(node);
     size_t npages = r->size >> PAGE_SHIFT;
     lock_acquire(&z->lock, RANK_ZONE);
     for (struct range part = range_of(r->base, npages); part.npages > 0; range_next(&part)) {
@@ -594,7 +625,7 @@ struct page *zone_alloc(unsigned node, size_t npages, size_t align_pages)
 {
     if (UNLIKELY(npages > (size_t)UINT32_MAX >> 1))
         return NULL;
-    for (;;) {
+    for (unsigned waits = 0;;) {
         bool refused;
         struct page *pg = try_alloc(node, npages, align_pages, &refused);
         if (pg != NULL)
@@ -602,14 +633,14 @@ struct page *zone_alloc(unsigned node, size_t npages, size_t align_pages)
         if (!refused && add_window(node, window_need(npages, align_pages)))
             continue;
         /* No address space left, or a limit: purged pages join clean neighbours, and are no longer charged. */
-        if (zone_purge(node, 0) == 0)
+        if (zone_purge(node, 0) == 0 && (waits++ == ALLOC_WAITS || !zone_await_purge(node)))
             return zone_try_alloc(node, npages, align_pages);
     }
 }
 
 void zone_free(struct page *pg, size_t npages, bool zeroed)
 {
-    struct zone *z = &zones[pg->node];
+    struct zone *z = zone_of(pg->node);
     page_set_kind(pg, PAGE_NONE);
     lock_acquire(&z->lock, RANK_ZONE);
     range_put(z, page_address(pg), npages, (struct put){.zeroed = zeroed, .coarse = true});
@@ -622,7 +653,7 @@ void zone_free_list(struct page *list)
 {
     if (list == NULL)
         return;
-    struct zone *z = &zones[list->node];
+    struct zone *z = zone_of(list->node);
     lock_acquire(&z->lock, RANK_ZONE);
     for (struct page *pg = list, *next; pg != NULL; pg = next) {
         next = pg->next;
@@ -654,7 +685,7 @@ void zone_shrink(struct page *pg, size_t npages)
 
 bool zone_grow(struct page *pg, size_t npages)
 {
-    struct zone *z = &zones[pg->node];
+    struct zone *z = zone_of(pg->node);
     char *after = page_address(pg) + pg->npages * PAGE_BYTES;
     size_t more = npages - pg->npages;
     lock_acquire(&z->lock, RANK_ZONE);
@@ -674,7 +705,7 @@ bool zone_grow(struct page *pg, size_t npages)
 
 struct zone_stats zone_stats(unsigned node)
 {
-    struct zone *z = &zones[node];
+    struct zone *z = zone_of(node);
     lock_acquire(&z->lock, RANK_ZONE);
     struct zone_stats s = {
         .dirty = z->dirty_pages << PAGE_SHIFT,
@@ -698,7 +729,7 @@ struct page_sums {
 
 static void check_block(const struct zone *z, const struct block *b, struct page_sums *sum)
 {
-    CHECK(&zones[b->node] == z);
+    CHECK(zone_of(b->node) == z);
     CHECK(pmap_block(block_address(b)) == b);
     CHECK_EQ(b->dirty & ~b->free, 0); /* INV-ZONE-1 */
     CHECK_EQ(b->lazy & ~b->free, 0);
@@ -746,7 +777,7 @@ static void check_extent(const struct zone *z, struct block *first, enum extent_
 
 void zone_check(unsigned node)
 {
-    struct zone *z = &zones[node];
+    struct zone *z = zone_of(node);
     struct page_sums sum = {0};
     lock_acquire(&z->lock, RANK_ZONE);
     check_lists(z, &sum);

@@ -17,7 +17,9 @@
  *   INV-ZONE-4 pages being purged are in no list: nothing can be handed out while it is being zeroed.
  *   INV-ZONE-5 no two extents of the same state and node touch.
  * Lock: rank ZONE, one a node. A hold handles at most ZONE_HOLD_BLOCKS blocks or runs, but for a request that is longer; a
- * search looks at DIRTY_LOOKS blocks, or at ZONE_HOLD_BLOCKS extents of each length that might do.
+ * search looks at DIRTY_LOOKS blocks, or at ZONE_HOLD_BLOCKS extents of each length that might do; a run of up to
+ * BLOCK_PAGES pages has each page's clean mask set. Descriptors are touched before a window is entered, so that no hold
+ * takes a page fault for one; where a window below 8 MiB begins or ends in a 2 MiB block, the entering hold may.
  * Source of the idea: the kernel's buddy with lists by order; masks instead of lists of pieces, and fullest first by
  * 2 MiB block, are ours.
  */
@@ -73,6 +75,10 @@ bool zone_owes(unsigned node);
  * all goes stops. Result: bytes given back. Locks: none may be held. */
 size_t zone_purge(unsigned node, size_t keep);
 
+/* What: is another thread giving pages back? They are charged, and nobody can have them: wait until its round is over, for
+ * some tens of milliseconds at most. Result: false, nothing to wait for. Locks: none may be held. */
+bool zone_await_purge(unsigned node);
+
 struct zone_stats {
     size_t dirty, lazy, clean; /* free bytes by state */
     size_t out;                /* bytes handed out, or being purged */
@@ -86,6 +92,9 @@ struct zone_stats zone_stats(unsigned node);
 
 /* What: verify INV-ZONE-1 to 3 and 5. Locks: takes ZONE. Cost: O(blocks with free pages). Tests only. Fails: dbg_fail. */
 void zone_check(unsigned node);
+
+/* What: rows for so many nodes (nodes.h). Context: our constructor, before there are threads. Fails: false, one node. */
+bool zone_nodes(unsigned count);
 
 /* What: fork. In the child, runs that other threads were purging go back as dirty. */
 void zone_fork_hold(void);

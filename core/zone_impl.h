@@ -36,13 +36,21 @@ struct zone {
     size_t out_pages;
     uint32_t spiking;      /* give.spiking, or 0 */
     uint32_t owes;         /* give.owed, or 0 */
+    uint16_t node;         /* constant */
     uint32_t relax_skip;   /* after a failed purge: so many calls of zone_relax do nothing; racy */
     size_t lazy_pages, clean_pages;
     size_t purged_pages, purge_calls, purge_failures;
+    uint32_t rounds; /* of purging, ended so far */
     void *purger; /* the thread that purges, or NULL: one purge at a time; a shim's madvise may call malloc, or fork */
 } CACHE_ALIGNED;
 
-extern struct zone zones[];
+extern struct zone zone_here;   /* node 0's: valid before there are others */
+extern struct zone *zones_more; /* those of the other nodes; constant after zone_nodes */
+
+static inline struct zone *zone_of(unsigned node)
+{
+    return LIKELY(node == 0) ? &zone_here : &zones_more[node - 1];
+}
 
 /* What: take a block out of the lists it is on, before its masks change, and enter it again where they say now. A wholly
  * free block leaves its extent, which splits, and merges with its neighbours of the same state. Locks: ZONE held.

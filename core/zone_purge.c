@@ -4,6 +4,7 @@
 
 #include "compat/os/clock.h"
 #include "compat/os/numa.h"
+#include "compat/os/sys.h"
 #include "compat/os/vm.h"
 #include "limit.h"
 #include "opt.h"
@@ -11,11 +12,14 @@
 #include "zone_impl.h"
 
 #include <errno.h>
+#include <time.h>
 
 enum {
     RELAX_SKIP = 256, /* where madvise is refused, one call in so many tries again */
     RELAX_PAGES = 64, /* most pages given back by one call that no pure run asked for: it may be a malloc */
     RUN_STEP = 16,    /* a pure run is not worth a purge of fewer pages than these */
+    AWAIT_NS = 100000, /* looks at another thread's purge are so far apart ... */
+    AWAIT_LOOKS = 200, /* ... and at most so many: a round takes a few milliseconds */
 };
 
 /* ---- isolation ---- */
@@ -215,6 +219,7 @@ static size_t end_round(struct zone *z, const struct purge *p, enum give_cause c
         limit_uncharge(n << PAGE_SHIFT); /* under the lock: a fork child finds what is charged and what is there agree */
     }
     z->purger = NULL;
+    z->rounds++;
     lock_release(&z->lock);
     return n;
 }
@@ -241,7 +246,29 @@ size_t zone_purge(unsigned node, size_t keep)
     bool failed;
     if (opt.purge == OPT_PURGE_OFF)
         return 0;
-    return purge_down(&zones[node], keep >> PAGE_SHIFT, GIVE_AGE, clock_coarse_ms(), &failed) << PAGE_SHIFT;
+    return purge_down(zone_of(node), keep >> PAGE_SHIFT, GIVE_AGE, clock_coarse_ms(), &failed) << PAGE_SHIFT;
+}
+
+/* Is another thread at a round of purging? *round: which. */
+static bool others_purge(struct zone *z, uint32_t *round)
+{
+    lock_acquire(&z->lock, RANK_ZONE);
+    bool under_way = z->purger != NULL && z->purger != this_thread();
+    *round = z->rounds;
+    lock_release(&z->lock);
+    return under_way;
+}
+
+bool zone_await_purge(unsigned node)
+{
+    uint32_t first, now;
+    bool any = others_purge(zone_of(node), &first), still = any;
+    for (unsigned i = 0; still && i < AWAIT_LOOKS; i++) {
+        struct timespec t = {.tv_nsec = AWAIT_NS};
+        sys_call3(SYS_nanosleep, (long)&t, 0, 0);
+        still = others_purge(zone_of(node), &now) && now == first;
+    }
+    return any;
 }
 
 /* ---- when and how much ---- */
@@ -268,7 +295,7 @@ static size_t pages_to_keep(struct zone *z, bool run, uint64_t now)
 
 void zone_relax(unsigned node, bool run)
 {
-    struct zone *z = &zones[node];
+    struct zone *z = zone_of(node);
     bool little = load_relaxed(&z->dirty_pages) <= opt.keep >> PAGE_SHIFT && !run;
     if (LIKELY(little && load_relaxed(&z->spiking) == 0) || opt.purge == OPT_PURGE_OFF)
         return;
@@ -286,12 +313,12 @@ void zone_relax(unsigned node, bool run)
 
 bool zone_spiking(unsigned node)
 {
-    return load_relaxed(&zones[node].spiking) != 0;
+    return load_relaxed(zone_of(node).spiking) != 0;
 }
 
 bool zone_owes(unsigned node)
 {
-    return load_relaxed(&zones[node].owes) != 0;
+    return load_relaxed(zone_of(node).owes) != 0;
 }
 
 /* ---- fork ---- */
@@ -299,14 +326,14 @@ bool zone_owes(unsigned node)
 void zone_fork_hold(void)
 {
     for (unsigned n = 0; n < numa_count(); n++)
-        lock_fork_hold(&zones[n].lock, RANK_ZONE);
+        lock_fork_hold(&zone_of(n)->lock, RANK_ZONE);
 }
 
 /* A fork inside our own purge (a shim's madvise may do anything): the child goes on with it where we are. */
 void zone_fork_open(bool child)
 {
     for (unsigned n = 0; n < numa_count(); n++) {
-        struct zone *z = &zones[n];
+        struct zone *z = zone_of(n);
         if (child && z->purger != NULL && z->purger != this_thread()) {
             put_back(z, NULL);
             z->purger = NULL;

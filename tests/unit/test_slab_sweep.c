@@ -5,6 +5,7 @@
 #include "compat/os/vm.h"
 #include "core/clean.h"
 #include "core/opt.h"
+#include "core/reclaim.h"
 #include "core/slab.h"
 #include "core/slab_impl.h"
 
@@ -317,6 +318,25 @@ TEST(slab_sweep, a_refused_purge_ends_the_sweep_and_breaks_nothing)
     alone(refuse_each);
 }
 
+static void refuse_then_ask_again(void)
+{
+    make_holes(4);
+    unit_madvise_hook = refuse;
+    calls = 0;
+    refuse_at = 1;
+    MUST(slab_holes(C, NODE, SIZE_MAX) == 0 && calls == 1);
+    MUST(slab_holes(C, NODE, SIZE_MAX) == 0 && calls == 1); /* remembered */
+    size_t clean = slab_stats(C, NODE).clean;
+    MUST(reclaim_trim(0)); /* not by who asks for it */
+    MUST(slab_stats(C, NODE).clean > clean);
+    free_all();
+}
+
+TEST(slab_sweep, a_trim_does_not_mind_an_earlier_refusal)
+{
+    alone(refuse_then_ask_again);
+}
+
 static void sweep_without_purge(void *arg)
 {
     (void)arg;
@@ -362,7 +382,7 @@ static void *sweeper(void *arg)
 /* In the child: the holes are there, free, and not known to be clean. */
 static void child_of_a_sweep(const struct slab_stats *before)
 {
-    const struct slabs *s = &all_slabs[NODE][C];
+    const struct slabs *s = slabs_of(NODE, C);
     expect_whole();
     MUST(s->flight_objs == 0 && !s->sweeping);
     for (unsigned i = 0; i < N; i += PER)
@@ -390,7 +410,7 @@ static void fork_beside_a_sweep(void)
     struct slab_stats before = slab_stats(C, NODE);
     MUST(pthread_create(&t, NULL, sweeper, &given) == 0);
     wait_for(&in_flight);
-    MUST(all_slabs[NODE][C].flight_objs > 0);
+    MUST(slabs_of(NODE, C)->flight_objs > 0);
     pid_t pid = fork();
     if (pid == 0)
         child_of_a_sweep(&before);

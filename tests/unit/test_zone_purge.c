@@ -236,14 +236,14 @@ static void each_madvise_fails(void *arg)
     opt.keep = 512 << 10;
     for (int forever = 0; forever <= 1; forever++)
         for (long k = 1, met = k; met >= k; k += forever ? 9 : 1) {
-            zones[NODE].relax_skip = 0;
+            zone_of(NODE)->relax_skip = 0;
             unit_madvise_fails(k, forever, answer);
             fault_trace();
             met = unit_madvise_fails(0, false, 0);
             MUST(k > 1 || met >= 10); /* else there was nothing to fail */
             zone_purge(NODE, 0);
             MUST(zone_stats(NODE).dirty == 0);
-            MUST(limit_stats().charged == zone_stats(NODE).out + region_stats().bytes[REGION_LARGE]);
+            MUST(unit_charged_whole() == zone_stats(NODE).out + region_stats().bytes[REGION_LARGE]);
             zone_check(NODE);
         }
 }
@@ -341,7 +341,7 @@ static void purge_with_a_forking_shim(void *arg)
     unit_madvise_hook = fork_in_madvise;
     MUST(zone_purge(NODE, 0) == dirty);
     MUST(zone_stats(NODE).dirty == 0);
-    MUST(limit_stats().charged == zone_stats(NODE).out + region_stats().bytes[REGION_LARGE]);
+    MUST(unit_charged_whole() == zone_stats(NODE).out + region_stats().bytes[REGION_LARGE]);
     zone_check(NODE);
     pg = zone_alloc(NODE, 64, 1);
     MUST(pg->zeroed && unit_is_zero(page_address(pg), 64 * PAGE_BYTES));
@@ -456,7 +456,7 @@ static void threads_and_limit(void *arg)
     MUST(sum > 0);
     struct zone_stats z = zone_stats(NODE);
     MUST(z.out == out);
-    MUST(limit_stats().charged == z.out + z.dirty + region_stats().bytes[REGION_LARGE]);
+    MUST(unit_charged_whole() == z.out + z.dirty + region_stats().bytes[REGION_LARGE]);
     MUST(limit_stats().charged <= opt.hard_limit);
     zone_check(NODE);
     /* nothing is lost to the limit: all of it is to be had by one */
@@ -471,4 +471,56 @@ static void threads_and_limit(void *arg)
 TEST(zone_purge, hard_limit_holds_beside_threads)
 {
     unit_alone(threads_and_limit, NULL);
+}
+
+/* ---- a request beside another thread's purge ---- */
+
+static uint32_t stage;
+static uint64_t asked_at;
+
+/* In the middle of the purge: until the other thread has been refused, which it sees by the zone's lock. */
+static void wait_for_the_request(void)
+{
+    unit_madvise_hook = NULL;
+    store_release(&stage, 1);
+    while (load_acquire(&stage) < 2 || load_relaxed(&zone_of(NODE)->lock.acquired) < asked_at + 2)
+        sched_yield();
+}
+
+static void purge_or_ask(unsigned thread)
+{
+    if (thread == 0) {
+        unit_madvise_hook = wait_for_the_request;
+        MUST(zone_purge(NODE, 0) > 0);
+        MUST(unit_madvise_hook == NULL);
+        return;
+    }
+    while (load_acquire(&stage) < 1)
+        sched_yield();
+    MUST(zone_stats(NODE).dirty == 0);
+    asked_at = load_relaxed(&zone_of(NODE)->lock.acquired);
+    store_release(&stage, 2);
+    struct page *pg = zone_alloc(NODE, 128, 1);
+    MUST(pg != NULL); /* all that the limit allows is in flight */
+    zone_free(pg, 128, false);
+}
+
+static void ask_beside_a_purge(void *arg)
+{
+    (void)arg;
+    vm_use_libc();
+    zone_purge(NODE, 0);
+    struct page *pg = zone_alloc(NODE, 128, 1);
+    MUST(pg != NULL);
+    zone_free(pg, 128, false);
+    opt.hard_limit = limit_stats().charged;
+    store_relaxed(&stage, 0);
+    unit_threads(2, purge_or_ask);
+    MUST(!zone_await_purge(NODE));
+    zone_check(NODE);
+}
+
+TEST(zone_purge, a_request_waits_for_pages_in_flight)
+{
+    unit_alone(ask_beside_a_purge, NULL);
 }
