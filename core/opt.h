@@ -16,6 +16,7 @@ struct opt {
 extern struct opt opt;
 
 enum opt_purge { OPT_PURGE_ON, OPT_PURGE_OFF };
+enum opt_numa { OPT_NUMA_LOCAL, OPT_NUMA_BIND, OPT_NUMA_INTERLEAVE, OPT_NUMA_OFF };
 enum opt_thp { OPT_THP_NEVER, OPT_THP_AUTO, OPT_THP_ALWAYS };
 enum opt_deepbind { OPT_DEEPBIND_DROP, OPT_DEEPBIND_KEEP };
 

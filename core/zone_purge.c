@@ -313,12 +313,12 @@ void zone_relax(unsigned node, bool run)
 
 bool zone_spiking(unsigned node)
 {
-    return load_relaxed(zone_of(node).spiking) != 0;
+    return load_relaxed(&zone_of(node)->spiking) != 0;
 }
 
 bool zone_owes(unsigned node)
 {
-    return load_relaxed(zone_of(node).owes) != 0;
+    return load_relaxed(&zone_of(node)->owes) != 0;
 }
 
 /* ---- fork ---- */

@@ -171,8 +171,10 @@ static void moves_with_its_thread(void)
             wait_a_step();
             unit_free(unit_malloc(32));
             get_all(48);
+            int strangers = 0; /* what the sheaves still had, until the first slow call */
             for (int i = 0; i < OBJECTS; i++)
-                MUST(node_of(obj[i]) == (unsigned)n);
+                strangers += node_of(obj[i]) != (unsigned)n;
+            MUST(strangers <= 1024);
             check_all();
             free_all(48);
             check_all();
