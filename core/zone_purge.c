@@ -144,7 +144,6 @@ struct purge {
     unsigned from_place;
     size_t calls, refused;
     unsigned row, skip; /* refusals in a row; ranges to pass by */
-    bool verified;
     struct outcome outcome;
 };
 
@@ -157,20 +156,10 @@ static uint32_t pages_within(const struct block *b, const char *a, size_t size)
     return block_mask(first, (last < BLOCK_PAGES ? (unsigned)last : BLOCK_PAGES) - first);
 }
 
-/* The first range of a round is verified to read as zero; a system that lies about one lies about all. */
-static int give_back(struct purge *p, char *a, size_t size)
-{
-    if (opt.madv_free)
-        return vm_purge_lazily(a, size);
-    int error = p->verified ? vm_purge_more(a, size) : vm_purge(a, size);
-    p->verified |= error == 0;
-    return error;
-}
-
 static bool purge_range(struct purge *p, char *a, size_t size)
 {
     p->calls++;
-    bool ok = give_back(p, a, size) == 0;
+    bool ok = (opt.madv_free ? vm_purge_lazily(a, size) : vm_purge(a, size)) == 0;
     p->refused += !ok;
     p->row = ok ? 0 : p->row + 1;
     if (p->row > PURGE_TRIES)

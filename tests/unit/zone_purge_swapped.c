@@ -25,7 +25,6 @@ static int purge_later(void *p, size_t size)
 }
 
 #define vm_purge purge_later
-#define vm_purge_more purge_later
 #define zone_purge swapped_inner
 #define zone_relax swapped_relax
 #define zone_spiking swapped_spiking
@@ -35,7 +34,6 @@ static int purge_later(void *p, size_t size)
 #define zone_fork_open swapped_fork_open
 #include "core/zone_purge.c"
 #undef vm_purge
-#undef vm_purge_more
 
 size_t swapped_zone_purge(unsigned node, size_t keep);
 
