@@ -71,8 +71,8 @@ bool zone_spiking(unsigned node);
 bool zone_owes(unsigned node);
 
 /* What: purge dirty runs until at most keep bytes are dirty, or as many are gone as there were too many at first: others may
- * go on freeing. Where the system refuses a range, its blocks stay dirty and the others go; whoever finds that nothing at
- * all goes stops. Result: bytes given back. Locks: none may be held. */
+ * go on freeing. Where the system refuses a range, its blocks stay dirty and the others go (64 such blocks
+ * are kept apart until the end, so that each round meets new ones); a round in which nothing at all goes is the last. Result: bytes given back. Locks: none may be held. */
 size_t zone_purge(unsigned node, size_t keep);
 
 /* What: is another thread giving pages back? They are charged, and nobody can have them: wait until its round is over, for

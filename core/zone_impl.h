@@ -31,6 +31,8 @@ struct zone {
     struct block *extent[EXTENT_STATES][EXTENT_BINS];
     uint64_t extent_used[EXTENT_STATES];
     struct block *flight; /* blocks with pages that are being purged, linked by flight_next; for a fork child */
+    struct block *parked; /* likewise, with pages that the system has refused: until the end of a purge of several rounds */
+    size_t nparked;
     struct giveback give;
     size_t dirty_pages; /* also read without the lock, as a hint; so are the next four */
     size_t out_pages;

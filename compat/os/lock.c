@@ -187,6 +187,12 @@ static void futex_wait(uint32_t *word, uint32_t value)
     sys_call6(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, value, 0, 0, 0);
 }
 
+void lock_doze(const uint32_t *word, uint32_t value, uint64_t ns)
+{
+    struct timespec t = {.tv_nsec = (long)ns};
+    sys_call6(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, value, (long)&t, 0, 0);
+}
+
 static void futex_wake(uint32_t *word, int n)
 {
     sys_call6(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, n, 0, 0, 0);

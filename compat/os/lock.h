@@ -32,6 +32,10 @@ bool lock_try(struct lock *l, unsigned rank);
 /* What: let go. Order: release. Locks: must be held by the caller. */
 void lock_release(struct lock *l);
 
+/* What: sleep while *word is value, for ns at most; nobody need wake us. Not for locks: for what somebody else is about to
+ * be done with. By futex, which every process may call. Locks: none may be held. Units: nanoseconds, below a second. */
+void lock_doze(const uint32_t *word, uint32_t value, uint64_t ns);
+
 /* What: fork. lock_fork_begin names the calling thread as the one that forks; then each lock is taken with
  * lock_fork_hold; after the fork each is opened with lock_fork_open (both sides), then lock_fork_end.
  * Order: hold in rank order. Context: atfork handlers only. */

@@ -18,7 +18,7 @@
 static struct pcp_limits limits; /* as pcp_init has them */
 static size_t shards;
 
-/* Every shard is empty and has counted nothing. */
+/* Every shard is empty and has counted nothing; no page is dirty and no spike under way, whatever other tests left. */
 static void begin(void)
 {
     shards = pow2_up(cpu_count());
@@ -26,6 +26,9 @@ static void begin(void)
     unit_pin();
     pcp_drain();
     pcp_spike_over();
+    zone_purge(NODE, 0);
+    zones[NODE].give.spiking = false;
+    store_relaxed(&zones[NODE].spiking, 0);
 }
 
 static void end(void)

@@ -282,6 +282,36 @@ TEST(zone_purge, locked_pages_keep_only_their_block)
     unit_alone(purge_around_locked_pages, NULL);
 }
 
+/* More ranges are locked, one after the other, than a purge tries in a row. */
+static void purge_around_many(void *arg)
+{
+    enum { BLOCKS = 32, LOCKED = 12 };
+    (void)arg;
+    zone_purge(NODE, 0);
+    struct page *pg = zone_alloc(NODE, BLOCKS * BLOCK_PAGES, BLOCK_PAGES);
+    MUST(pg != NULL);
+    fill(pg, BLOCKS * BLOCK_PAGES, 3);
+    char *locked = page_address(pg) + BLOCKS / 2 * BLOCK_BYTES; /* extents are purged from their ends, 16 blocks a round */
+    for (size_t i = 0; i < LOCKED; i++)
+        if (sys_call3(SYS_mlock, (long)(locked + i * BLOCK_BYTES), (long)vm_page_size(), 0) != 0)
+            return;
+    zone_free(pg, BLOCKS * BLOCK_PAGES, false);
+    size_t failures = zone_stats(NODE).purge_failures;
+    MUST(zone_purge(NODE, 0) == (BLOCKS - LOCKED) * BLOCK_PAGES * PAGE_BYTES);
+    MUST(zone_stats(NODE).dirty == LOCKED * BLOCK_PAGES * PAGE_BYTES);
+    failures = zone_stats(NODE).purge_failures - failures;
+    MUST(failures >= LOCKED && failures <= 2 * LOCKED);
+    zone_check(NODE);
+    sys_call3(SYS_munlock, (long)locked, (long)(LOCKED * BLOCK_BYTES), 0);
+    MUST(zone_purge(NODE, 0) == LOCKED * BLOCK_PAGES * PAGE_BYTES);
+    zone_check(NODE);
+}
+
+TEST(zone_purge, what_follows_many_locked_ranges_still_goes)
+{
+    unit_alone(purge_around_many, NULL);
+}
+
 /* Where all is refused a purge gives up after a few calls, and relaxing hardly calls at all. */
 static void refuse_all(void *arg)
 {
