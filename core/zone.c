@@ -563,7 +563,7 @@ struct page *zone_try_alloc_some(unsigned node, unsigned order, size_t npages)
 
 static bool add_window(unsigned node, size_t need)
 {
-    struct region *r = region_map_window(need);
+    struct region *r = region_map_window(need, node);
     if (r == NULL)
         return false;
     struct zone *z = &zones[node];
