@@ -376,12 +376,12 @@ static struct region *dirty_block(size_t size, uint64_t id)
 }
 
 /* Blocks that find no gap try stale regions again: one of them comes to lie here, and is zero. */
-static bool found_again(const char *base)
+static bool found_again(const char *base, size_t size)
 {
     struct region *r = NULL;
-    for (int i = 0; i <= 400 && (r == NULL || r->base != base); i++)
-        MUST((r = region_map_large(8 * MIB, 1)) != NULL);
-    return r->base == base && unit_is_zero(base, 8 * MIB);
+    for (int i = 0; i <= 1000 && (r == NULL || r->base != base); i++)
+        MUST((r = region_map_large(size, 1)) != NULL);
+    return r->base == base && unit_is_zero(base, size);
 }
 
 static void purge_refused(void *arg)
@@ -399,7 +399,7 @@ static void purge_refused(void *arg)
     MUST(next != NULL && next->base != base && unit_is_zero(next->base, next->size));
     unit_madvise_fails(0, false, 0);
     MUST(region_unmap_large(next) == 0);
-    MUST(found_again(base));
+    MUST(found_again(base, 8 * MIB));
     MUST(unit_stamped(beside->base, 4 * PAGE_BYTES, 3) && unit_stamped(keep->base, 4 * PAGE_BYTES, 1));
     MUST(region_stats().bytes[REGION_STALE] == 0);
     region_check();
@@ -478,7 +478,7 @@ static void free_without_nodes(void *arg)
     }
     struct region *more;
     while ((more = region_map_large(2 * MIB, 1)) != NULL && more->kind == REGION_LARGE)
-        MUST(unit_is_zero(more->base, MIB));
+        MUST(unit_is_zero(more->base, 4096));
     region_check();
 }
 
@@ -488,30 +488,77 @@ TEST(region, every_node_may_be_refused)
         unit_alone(free_without_nodes, &nodes);
 }
 
-/* Two full leaves side by side, and the last range of the left one goes: the erase that needs nodes. It stays an entry. */
+static struct region *crowd[CROWD];
+
+/* Use up every node there is: each block that gets shorter adds a gap to the tree. Result: so many could not; from then on
+ * the leaves are full. */
+static int use_up_nodes(void)
+{
+    int refused = 0;
+    struct region *first = region_map_large(CROWD * 4 * MIB, 1);
+    MUST(first != NULL && region_unmap_large(first) == 0);
+    for (int i = 0; i < CROWD; i++)
+        MUST((crowd[i] = region_map_large(4 * MIB, 1)) != NULL && crowd[i]->kind == REGION_LARGE);
+    struct region *own[20]; /* structs are not what is to be short */
+    for (int i = 0; i < 20; i++)
+        MUST((own[i] = region_map_own(PAGE_BYTES, 1)) != NULL);
+    for (int i = 0; i < 20; i++)
+        MUST(region_unmap_large(own[i]) == 0);
+    starve(0);
+    for (int i = 0; i < CROWD; i++) {
+        bool ok = region_shrink(crowd[i], 2 * MIB);
+        MUST(crowd[i]->size == (ok ? 2 : 4) * MIB); /* unchanged if refused */
+        refused += !ok;
+    }
+    region_check();
+    MUST(refused > 0 && refused < CROWD);
+    return refused;
+}
+
+static void more_address_space(void)
+{
+    struct rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
+    MUST(setrlimit(RLIMIT_AS, &all) == 0);
+}
+
+enum { STAYED = 3 };
+
+/* Freed, and zero, and no gap: it waits, and once there are nodes it is one. */
+static void free_one(void *arg)
+{
+    struct region *r = arg, copy;
+    char *base = r->base;
+    *base = 1;
+    MUST(region_unmap_large(r) == 0);
+    region_check();
+    if (region_is_gap(base))
+        return;
+    MUST(region_find(base, &copy) && copy.kind == REGION_STALE && copy.zero);
+    more_address_space();
+    MUST(found_again(base, 4 * MIB));
+    region_check();
+    _exit(STAYED);
+}
+
+/* Each in a child, since a free that can be entered gives nodes back. Two full leaves side by side, and the last range of
+ * the left one goes: that erase needs nodes. */
 static void erase_refused(void *arg)
 {
-    static struct region *r[CROWD];
+    static struct unit_child c;
+    int stayed = 0;
     (void)arg;
-    struct region *first = region_map_large(CROWD * 4 * MIB, 1);
-    MUST(first != NULL);
-    region_unmap_large(first);
+    use_up_nodes();
     for (int i = 0; i < CROWD; i++)
-        MUST((r[i] = region_map_large(4 * MIB, 1)) != NULL && r[i]->kind == REGION_LARGE);
-    starve(0);
-    size_t refused = 0;
-    for (int i = 0; i < CROWD; i++) { /* a gap of half a block each, while there are nodes */
-        bool ok = region_shrink(r[i], 2 * MIB);
-        refused += !ok;
-        MUST(r[i]->size == (ok ? 2 * MIB : 4 * MIB));
-    }
-    MUST(refused > 0 && refused < CROWD);
-    region_check();
+        if (crowd[i]->size == 4 * MIB) {
+            unit_child(&c, free_one, crowd[i]);
+            MUST(c.status == 0 || c.status == STAYED << 8);
+            stayed += c.status != 0;
+        }
+    MUST(stayed > 0);
     for (int i = 0; i < CROWD; i++)
-        MUST(region_unmap_large(r[i]) == 0);
+        MUST(region_unmap_large(crowd[i]) == 0);
     region_check();
-    struct region_stats s = region_stats();
-    MUST(s.bytes[REGION_LARGE] == 0);
+    MUST(region_stats().bytes[REGION_LARGE] == 0);
 }
 
 TEST(region, freeing_never_fails_for_want_of_nodes)
@@ -522,23 +569,27 @@ TEST(region, freeing_never_fails_for_want_of_nodes)
 /* A mapping that the tree has no node for is not listed yet, but is there, and may go. */
 static void waiting(void *arg)
 {
-    static struct region *r[CROWD];
-    int n = 0;
+    enum { N = 14 };
+    struct region *r[N], *room = region_map_own(PAGE_BYTES, 1), copy;
+    int missing = 0;
     (void)arg;
-    for (int i = 0; i < CROWD; i++)
-        MUST((r[i] = region_map_own(PAGE_BYTES, 1)) != NULL);
-    starve(0);
-    for (int i = 1; i < CROWD; i += 2, n++) {
-        MUST(region_unmap_large(r[i]) == 0); /* address space for the next ones */
-        struct region *again = region_map_own(PAGE_BYTES, 1);
-        if (again == NULL)
-            break;
-        r[i] = again;
-        MUST(region_stats().count[REGION_OWN] == CROWD);
+    use_up_nodes();
+    MUST(region_unmap_large(room) == 0); /* less than a chunk of metadata, when the first of these is mapped */
+    for (int i = 0; i < N; i++) {
+        MUST((r[i] = region_map_own(vm_page_size(), 1)) != NULL);
+        missing += !region_find(r[i]->base, &copy);
     }
+    MUST(missing > 0 && region_stats().count[REGION_OWN] == N);
     region_check();
-    for (int i = 0; i < CROWD; i += 2)
+    for (int i = 0; i < N; i += 2)
         MUST(region_unmap_large(r[i]) == 0);
+    MUST(region_stats().count[REGION_OWN] == N / 2);
+    more_address_space();
+    region_check();
+    for (int i = 1; i < N; i += 2) {
+        MUST(region_find(r[i]->base, &copy) && copy.kind == REGION_OWN);
+        MUST(region_unmap_large(r[i]) == 0);
+    }
     region_check();
 }
 
@@ -777,7 +828,7 @@ static void purge_in_child(void *arg)
     char *base = arg;
     region_check();
     MUST(region_find(base, &copy) && copy.kind == REGION_STALE);
-    MUST(found_again(base)); /* nobody's purge was ours to do again */
+    MUST(found_again(base, 8 * MIB)); /* nobody's purge was ours to do again */
     region_check();
 }
 
