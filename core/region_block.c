@@ -137,13 +137,25 @@ static void purge_begin(struct region *r)
     r->window->purging++;
 }
 
+/* vm_purge proves that the system did it by writing a word first. Where nothing is in memory, that would fetch a huge page,
+ * to give it back at once, so there one proof a process has to do. */
+static bool purge_range(char *base, size_t size)
+{
+    static bool proven; /* relaxed, a hint */
+    if (load_relaxed(&proven) && vm_resident(base, vm_page_size()) == 0)
+        return vm_purge_more(base, size) == 0;
+    bool ok = vm_purge(base, size) == 0;
+    store_relaxed(&proven, ok);
+    return ok;
+}
+
 /* Held; opens the lock. A range that ends inside of 2 MiB is purged to their end: a huge page lies there, and nothing of
  * anybody else (INV-REGION-3). */
 static bool purge_open(const struct region *r)
 {
     char *end = (char *)align_up((uintptr_t)r->base + r->size, BLOCK_BYTES), *most = r->window->base + r->window->size;
     region_unlock();
-    bool ok = r->zero || vm_purge(r->base, (size_t)((end < most ? end : most) - r->base)) == 0;
+    bool ok = r->zero || purge_range(r->base, (size_t)((end < most ? end : most) - r->base));
     region_lock();
     return ok;
 }

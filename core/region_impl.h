@@ -54,7 +54,8 @@ const void *region_self(void);
 /* What: does this thread hold the lock? For signal handlers. */
 bool region_locked_by_me(void);
 
-/* What: make sure that the tree has its marker. Held. Cost: nothing but the first time. */
+/* What: begin an operation: see to it that the tree has its marker, and some nodes where many are needed. Held; may open the
+ * lock. */
 void region_ready(void);
 
 /* What: memory for region structs and tree nodes, where they are few. Held; opens the lock. Fails: false: nothing was had. */

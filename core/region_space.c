@@ -181,8 +181,21 @@ bool region_refill(void)
     return refill_nodes();
 }
 
+/* Once nodes are needed often, have some before they are: a wish, so it does not take what is set aside for needs. */
+static void fill_ahead(void)
+{
+    if (pool.nodes != NULL || region_space.nspare >= region_space.keep / 4)
+        return;
+    region_unlock();
+    char *p = meta_alloc_optional(NODES_BYTES);
+    region_lock();
+    if (p != NULL)
+        add_nodes(p, NODES_BYTES);
+}
+
 void region_ready(void)
 {
+    fill_ahead();
     region_space.worst = opt.maple_prealloc == OPT_MAPLE_PREALLOC_WORST; /* read by writers alone, who hold the lock */
     region_space.zero = opt.maple_zero;
     while (region_space.root == 0) /* at most once: the first nodes are in the library */

@@ -11,6 +11,7 @@
 #include "core/pmap.h"
 #include "core/region.h"
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 static size_t clamp(size_t x, size_t low, size_t high)
@@ -488,16 +489,18 @@ TEST(region, every_node_may_be_refused)
         unit_alone(free_without_nodes, &nodes);
 }
 
-static struct region *crowd[CROWD];
+enum { MANY = 1200 };
+
+static struct region *crowd[MANY];
 
 /* Use up every node there is: each block that gets shorter adds a gap to the tree. Result: so many could not; from then on
  * the leaves are full. */
 static int use_up_nodes(void)
 {
     int refused = 0;
-    struct region *first = region_map_large(CROWD * 4 * MIB, 1);
+    struct region *first = region_map_large(MANY * 4 * MIB, 1);
     MUST(first != NULL && region_unmap_large(first) == 0);
-    for (int i = 0; i < CROWD; i++)
+    for (int i = 0; i < MANY; i++)
         MUST((crowd[i] = region_map_large(4 * MIB, 1)) != NULL && crowd[i]->kind == REGION_LARGE);
     struct region *own[20]; /* structs are not what is to be short */
     for (int i = 0; i < 20; i++)
@@ -505,13 +508,13 @@ static int use_up_nodes(void)
     for (int i = 0; i < 20; i++)
         MUST(region_unmap_large(own[i]) == 0);
     starve(0);
-    for (int i = 0; i < CROWD; i++) {
+    for (int i = 0; i < MANY; i++) {
         bool ok = region_shrink(crowd[i], 2 * MIB);
         MUST(crowd[i]->size == (ok ? 2 : 4) * MIB); /* unchanged if refused */
         refused += !ok;
     }
     region_check();
-    MUST(refused > 0 && refused < CROWD);
+    MUST(refused > 0 && refused < MANY);
     return refused;
 }
 
@@ -548,14 +551,14 @@ static void erase_refused(void *arg)
     int stayed = 0;
     (void)arg;
     use_up_nodes();
-    for (int i = 0; i < CROWD; i++)
+    for (int i = 0; i < MANY && stayed < 3; i++)
         if (crowd[i]->size == 4 * MIB) {
             unit_child(&c, free_one, crowd[i]);
             MUST(c.status == 0 || c.status == STAYED << 8);
             stayed += c.status != 0;
         }
     MUST(stayed > 0);
-    for (int i = 0; i < CROWD; i++)
+    for (int i = 0; i < MANY; i++)
         MUST(region_unmap_large(crowd[i]) == 0);
     region_check();
     MUST(region_stats().bytes[REGION_LARGE] == 0);
@@ -865,6 +868,96 @@ static void fork_meanwhile(void *arg)
 TEST(region, a_fork_child_purges_what_was_being_purged)
 {
     unit_alone(fork_meanwhile, NULL);
+}
+
+/* ---- signal handlers ---- */
+
+static struct region *found_in_handler;
+static int handled, handled_found; /* atomic */
+
+static void find_in_handler(int sig)
+{
+    struct region copy;
+    (void)sig;
+    bool found = region_find(found_in_handler->base + MIB, &copy);
+    MUST(!found || (copy.base == found_in_handler->base && copy.size == 2 * MIB));
+    add_relaxed(&handled, 1);
+    add_relaxed(&handled_found, found);
+}
+
+static pthread_t changer;
+
+static void send_signals(unsigned i)
+{
+    if (i == 0) {
+        while (!load_acquire(&stop)) {
+            pthread_kill(changer, SIGUSR1);
+            for (int n = 0; n < 2000; n++)
+                cpu_relax();
+        }
+        return;
+    }
+    for (int step = 0; step < 20000 && load_relaxed(&handled) < 3000; step++) {
+        struct region *r[3];
+        for (int k = 0; k < 3; k++)
+            MUST((r[k] = region_map_large((2 + (size_t)k) * MIB, 1)) != NULL);
+        region_grow(r[2], 6 * MIB);
+        for (int k = 0; k < 3; k++)
+            MUST(region_unmap_large(r[k]) == 0);
+    }
+    store_release(&stop, 1);
+}
+
+static void *change_thread(void *arg)
+{
+    (void)arg;
+    send_signals(1);
+    return NULL;
+}
+
+/* A handler that has interrupted a change of its own thread gets an answer: the right one, or "not ours"; never a wait. */
+static void handlers(void *arg)
+{
+    (void)arg;
+    struct sigaction act = {.sa_handler = find_in_handler, .sa_flags = SA_RESTART};
+    MUST(sigaction(SIGUSR1, &act, NULL) == 0);
+    found_in_handler = region_map_large(2 * MIB, 1);
+    MUST(found_in_handler != NULL);
+    MUST(pthread_create(&changer, NULL, change_thread, NULL) == 0);
+    send_signals(0);
+    pthread_join(changer, NULL);
+    MUST(handled > 0 && handled_found > 0);
+    region_check();
+}
+
+TEST(region, found_in_a_handler_that_interrupts_a_change)
+{
+    unit_alone(handlers, NULL);
+}
+
+/* ---- locked memory ---- */
+
+/* What is mapped is resident at once, and cannot be purged: windows are as large as is needed, and go with their block. */
+static void locked_memory(void *arg)
+{
+    struct region *r[6];
+    (void)arg;
+    if (mlockall(MCL_FUTURE) != 0)
+        return; /* not allowed here */
+    for (int i = 0; i < 6; i++)
+        MUST((r[i] = region_map_large(4 * MIB, 1)) != NULL);
+    struct region_stats s = region_stats();
+    MUST(s.bytes[REGION_LARGE] + s.bytes[REGION_OWN] == 24 * MIB);
+    MUST(s.window_bytes <= 24 * MIB + 5 * 2 * MIB + 4 * MIB); /* one was too large, which showed it */
+    for (int i = 0; i < 6; i++)
+        MUST(region_unmap_large(r[i]) == 0);
+    MUST(region_stats().bytes[REGION_STALE] == 0 && region_stats().bytes[REGION_LARGE] == 0);
+    region_check();
+}
+
+TEST(region, locked_memory_has_no_large_windows)
+{
+    unit_alone(locked_memory, NULL);
 }
 
 /* ---- the rest ---- */
