@@ -27,8 +27,8 @@ static void begin(void)
     pcp_drain();
     pcp_spike_over();
     zone_purge(NODE, 0);
-    zones[NODE].give.spiking = false;
-    store_relaxed(&zones[NODE].spiking, 0);
+    zone_of(NODE)->give.spiking = false;
+    store_relaxed(&zone_of(NODE)->spiking, 0);
 }
 
 static void end(void)
