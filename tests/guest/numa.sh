@@ -3,6 +3,7 @@
 # Inside the guest: the NUMA programs under each allocator. tests/guest/numa starts it with
 #   ALLOCATORS  names, of libc jemalloc sheaf; sheaf alone is judged
 #   TESTS       which of the functions below
+#   NODES       that are homes: with cpus and memory
 #   MIB_LOCAL MIB_HANDOVER MESSAGES   how much
 # Prints lines of tab-separated words: fig TEST FIGURE ALLOCATOR VALUE, and verdict TEST ALLOCATOR ok|failed|skipped WORDS.
 tab=$(printf '\t')
@@ -106,6 +107,17 @@ refused() {
             verdict
         done
     done
+}
+
+# The unit tests of nodes and cpus, on a machine that has some.
+unit() {
+    [ -x /t/suite_unit ] || return
+    name="unit tests" alloc=sheaf
+    SHEAF_TEST_NODES=$NODES suite_unit --filter '@(numa|cpu)/*' >out 2>err
+    status=$?
+    grep -q 'Tested: .*[1-9]' err || status=1
+    [ $status -ne 0 ] || : >err
+    verdict
 }
 
 # One node: no libnuma, one question.
