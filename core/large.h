@@ -33,6 +33,10 @@ void *large_resize(struct page *pg, size_t size);
  * part of its usable size. Locks: none may be held. Fails: NULL. */
 void *large_alloc_growing(unsigned node, size_t size);
 
+/* What: give back the free blocks that wait for a next request; idle: those that nobody has asked for lately. Result: how
+ * many. Locks: none may be held; may purge and unmap. */
+size_t large_drain(bool idle);
+
 /* What: p lies in our memory, yet no block begins there: print the misuse line and abort. Returns for foreign pointers.
  * Locks: none may be held. */
 void large_complain(const void *p, const char *func);
@@ -41,6 +45,7 @@ struct large_stats {
     size_t run_bytes, run_count, run_pages, run_stale;
     size_t large_bytes, large_count, large_pages, large_stale;
     size_t own_bytes, own_count, own_pages, own_stale;
+    size_t hot_bytes, hot_own_bytes; /* free blocks that wait for the next request; counted nowhere else */
 };
 /* What: live blocks: usable bytes, how many, pages taken from windows, and bytes of those that are resident from an
  * earlier use though not usable; relaxed counters. */

@@ -43,6 +43,7 @@ enum page_kind {
     PAGE_LARGE,     /* first page of a larger block inside a window */
     PAGE_OWN,       /* first page of a block that is a mapping of its own; not aligned to our pages */
     PAGE_GONE,      /* there was such a block, base tells where; kept for the misuse line until the page has a new use */
+    PAGE_HOT,       /* first page of a free large or own block that waits for the next request (hot.h) */
 };
 
 /* One descriptor for every page of 64 KiB. Who writes: the layer that owns the page at the time, under its lock. */
@@ -55,7 +56,12 @@ struct page {
     uint32_t npages;
     uint16_t node;
     uint16_t clean; /* slab, run, cached, each page of it: one bit an os page that reads as zero and costs no memory */
-    struct page *next, *prev; /* list of the owner */
+    union {
+        struct {
+            struct page *next, *prev; /* list of the owner */
+        };
+        uint64_t purged_ms; /* own: the coarse clock when it was last known to be empty */
+    };
     union {
         struct { /* slab, list lock */
             uint64_t *bits; /* set bit: object is free (in the slab, not in a sheaf) */

@@ -3,6 +3,7 @@
 
 #include "barn.h"
 #include "compat/os/numa.h"
+#include "large.h"
 #include "limit.h"
 #include "opt.h"
 #include "pcp.h"
@@ -13,7 +14,7 @@
 /* The caller's sheaves, all barns and empty slabs go down to the page lists. Result: objects and slabs moved. */
 static size_t flush_caches(const char *func)
 {
-    size_t moved = 0;
+    size_t moved = large_drain(false);
     tcache_flush(func);
     for (unsigned node = 0; node < numa_count(); node++)
         for (class_t c = 0; c < SIZE_CLASSES; c++) {

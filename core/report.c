@@ -89,6 +89,9 @@ static void snapshot_pages(struct report *r)
     r->large_usable = l.large_bytes;
     r->run_stale = l.run_stale;
     r->large_stale = l.large_stale;
+    r->own_usable = l.own_bytes;
+    r->hot_bytes = l.hot_bytes;
+    r->hot_own_bytes = l.hot_own_bytes;
     r->pcp = pcp_stats();
     r->pcp_bytes = r->pcp.bytes;
 }
@@ -130,7 +133,7 @@ static void snapshot_beside(struct report *r)
 static size_t resident_by_parts(const struct report *r)
 {
     size_t small = r->small_live + r->small_cached + r->small_barn + r->small_free + r->small_waste;
-    size_t blocks = r->run_usable + r->run_stale + r->large_usable + r->large_stale + r->own_bytes;
+    size_t blocks = r->run_usable + r->run_stale + r->large_usable + r->large_stale + r->own_usable + r->hot_bytes;
     size_t pages = r->pcp.resident + r->zone_dirty + r->zone_lazy;
     return minus(small, r->small_clean) + blocks + pages + minus(r->meta_bytes, r->meta_static + r->meta_fresh) +
            r->leaf_resident;
@@ -146,7 +149,7 @@ struct report *report_take(void)
     snapshot_threads(r);
     snapshot_pages(r);
     size_t named = r->small_live + r->small_cached + r->small_barn + r->small_free + r->small_waste + r->run_bytes +
-                   r->large_bytes + r->pcp_bytes + r->zone_dirty + r->zone_lazy + r->zone_clean;
+                   r->large_bytes + r->hot_bytes + r->pcp_bytes + r->zone_dirty + r->zone_lazy + r->zone_clean;
     r->in_transit = minus(r->window_bytes, named);
     snapshot_beside(r);
     r->resident = resident_by_parts(r);
@@ -212,6 +215,7 @@ static void print_totals(struct fmt *f, const struct report *r)
     row(f, "ends of slabs", r->small_waste, SIZE_MAX);
     row(f, "page runs to 512 KiB", r->run_bytes, r->run_count);
     row(f, "large blocks", r->large_bytes, r->large_count);
+    row(f, "large blocks, for the next request", r->hot_bytes, SIZE_MAX);
     row(f, "pcp lists", r->pcp_bytes, SIZE_MAX);
     row(f, "zone, dirty", r->zone_dirty, SIZE_MAX);
     row(f, "zone, lazily given back", r->zone_lazy, SIZE_MAX);
@@ -221,6 +225,7 @@ static void print_totals(struct fmt *f, const struct report *r)
     row(f, "in slabs, clean (not resident)", r->small_clean, SIZE_MAX);
     fmt_add(f, "beside them\n");
     row(f, "blocks with their own mapping", r->own_bytes, r->own_count);
+    row(f, "of these, for the next request", r->hot_own_bytes, SIZE_MAX);
     row(f, "metadata", r->meta_bytes - r->meta_static, SIZE_MAX);
     row(f, "page map leaves", r->leaf_bytes, SIZE_MAX);
     row(f, "edges", r->edges, SIZE_MAX);
@@ -304,6 +309,7 @@ NOINLINE static void json_totals(struct fmt *f, const struct report *r)
         {"limit_last", r->limit_last},     {"purge_failures", r->purge_failures},
         {"small_clean", r->small_clean},   {"hole_bytes", r->hole_bytes},     {"hole_calls", r->hole_calls},
         {"hole_failures", r->hole_failures}, {"zone_locks", r->zone_locks},   {"zone_waits", r->zone_waits},
+        {"hot", r->hot_bytes},             {"hot_own", r->hot_own_bytes},     {"own_usable", r->own_usable},
     };
     for (size_t i = 0; i < sizeof v / sizeof *v; i++)
         fmt_add(f, "%s\n  \"%s\": %zu", i == 0 ? "" : ",", v[i].name, v[i].value);

@@ -32,10 +32,13 @@ struct report {
     size_t small_live, small_cached, small_barn, small_free, small_waste;
     size_t small_clean;                  /* of small_free and small_waste: not resident */
     size_t run_bytes, large_bytes;       /* by pages taken */
+    size_t hot_bytes;                    /* free large blocks that wait for the next request, likewise */
     size_t pcp_bytes, zone_dirty, zone_lazy, zone_clean;
     size_t in_transit;                   /* window bytes in none of the above: pages that some thread is moving */
     size_t window_bytes, window_count;
-    size_t own_bytes, own_count;         /* blocks with a mapping of their own */
+    size_t own_bytes, own_count;         /* mappings of a block each */
+    size_t own_usable;                   /* the blocks in them, without those that wait */
+    size_t hot_own_bytes;                /* and those: given back but for what a few milliseconds can touch */
     size_t run_count, large_count;
     size_t run_usable, large_usable;     /* by usable size */
     size_t run_stale, large_stale;       /* resident behind the usable bytes, from an earlier use */

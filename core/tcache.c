@@ -7,6 +7,7 @@
 #include "compat/os/numa.h"
 #include "compat/os/tls.h"
 #include "dbg.h"
+#include "large.h"
 #include "meta.h"
 #include "opt.h"
 #include "pcp.h"
@@ -384,8 +385,10 @@ static void age(void)
 {
     uint64_t now = clock_coarse_ms(), last = load_relaxed(&threads.aged_ms), decay = opt.decay_ms == 0 ? 1 : opt.decay_ms;
     bool due = now - last >= decay && cas_acquire(&threads.aged_ms, &last, now); /* acquire: no partner, one winner */
-    if (UNLIKELY(due))
+    if (UNLIKELY(due)) {
+        large_drain(true);
         pcp_age((now - last) / decay < AGE_STEPS_MAX ? (unsigned)((now - last) / decay) : AGE_STEPS_MAX);
+    }
     for (unsigned node = 0; node < numa_count(); node++)
         if (UNLIKELY(due || zone_owes(node)))
             zone_relax(node, false);

@@ -83,5 +83,7 @@ enum {
 #define WINDOW_BYTES_MIN ((size_t)2 << 20)   /* first window */
 #define WINDOW_BYTES_MAX ((size_t)256 << 20) /* windows grow with the heap up to this */
 #define LARGE_OWN_BYTES ((size_t)64 << 20)   /* larger blocks have a mapping of their own */
+#define LARGE_GROW_BYTES ((size_t)32 << 20)  /* so have those that realloc has grown to more than this: mremap moves them */
+#define HOT_OWN_MAX ((size_t)1 << 30)        /* longest mapping kept for the next request: touching more takes longer than mapping it */
 
 #endif

@@ -43,6 +43,7 @@
 
 #include "core/slab.c"
 #include "core/slab_holes.c"
+#include "core/hot.c"
 #include "core/large.c"
 
 #include "core/barn.c"

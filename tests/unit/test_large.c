@@ -30,8 +30,10 @@ static void put(void *p)
     large_free(pg);
 }
 
+/* The live blocks are the same; free ones may wait. */
 static bool same_stats(struct large_stats a, struct large_stats b)
 {
+    a.hot_bytes = a.hot_own_bytes = b.hot_bytes = b.hot_own_bytes = 0;
     return memcmp(&a, &b, sizeof a) == 0;
 }
 
@@ -138,14 +140,19 @@ TEST(large, zeroed_blocks_read_as_zero)
     put(p);
 }
 
-TEST(large, own_mapping_goes_back_at_once)
+TEST(large, own_mapping_waits_empty_and_goes_back_when_drained)
 {
+    large_drain(false);
     size_t mapped = vm_mapped_bytes(), own = region_stats().bytes[REGION_LARGE];
     char *p = get(100 * MIB + 1, 1);
     EXPECT(region_contains(p) && region_contains(p + 100 * MIB));
     EXPECT_EQ(region_stats().bytes[REGION_LARGE] - own, os_round(100 * MIB + 1));
     size_t leaves = vm_mapped_bytes() - mapped - os_round(100 * MIB + 1);
+    touch(p, 100 * MIB, 1); /* takes longer than a step of the clock */
     put(p);
+    EXPECT(region_contains(p));
+    EXPECT_EQ(vm_resident(p, os_round(100 * MIB + 1)), 0);
+    large_drain(false);
     EXPECT_EQ(vm_mapped_bytes(), mapped + leaves);
     EXPECT_EQ(region_stats().bytes[REGION_LARGE], own);
     EXPECT(!region_contains(p));
@@ -234,18 +241,20 @@ TEST(large, growing_block_has_room_to_grow)
     char *p = large_alloc_growing(NODE, 2 * MIB);
     struct page *pg = large_page(p);
     size_t pages = pg->npages, out = zone_stats(NODE).out;
-    EXPECT(pages * PAGE_BYTES >= 2 * MIB + MIB / 2);
+    EXPECT_EQ(pages * PAGE_BYTES, 4 * MIB);
     EXPECT_EQ(pg->usable, 2 * MIB);
     EXPECT(large_resize(pg, 2 * MIB + MIB / 2) == p);
     EXPECT_EQ(pg->npages, pages);
     EXPECT_EQ(zone_stats(NODE).out, out);
     EXPECT_EQ(pg->usable, 2 * MIB + MIB / 2);
     put(p);
-    p = large_alloc_growing(NODE, 60 * MIB);
-    EXPECT_EQ(large_page(p)->npages, LARGE_OWN_BYTES / PAGE_BYTES);
-    put(p);
-    p = large_alloc_growing(NODE, 70 * MIB);
-    EXPECT_EQ(large_page(p)->kind, PAGE_OWN);
+    p = large_alloc_growing(NODE, 40 * MIB);
+    pg = large_page(p);
+    EXPECT_EQ(pg->kind, PAGE_OWN);
+    EXPECT_EQ(pg->usable, 40 * MIB);
+    EXPECT_EQ(pg->region->size, 60 * MIB);
+    EXPECT(large_resize(pg, 60 * MIB) == p);
+    EXPECT_EQ(pg->usable, 60 * MIB);
     put(p);
 }
 
@@ -274,7 +283,7 @@ TEST(large, own_mapping_resizes_and_keeps_its_contents)
     EXPECT(q != NULL);
     EXPECT_EQ(large_page(q)->usable, 40 * MIB);
     EXPECT(touched(q, 4 * MIB - 4096, 5, 4 * MIB));
-    EXPECT(large_resize(large_page(q), 32 * MIB) == NULL);
+    EXPECT(large_resize(large_page(q), 16 * MIB) == NULL);
     EXPECT(large_resize(large_page(q), (size_t)1 << 60) == NULL);
     EXPECT_EQ(large_page(q)->usable, 40 * MIB);
     put(q);
@@ -324,6 +333,7 @@ TEST(large, threads_never_share_a_block)
 {
     struct large_stats before = large_stats();
     unit_threads(UNIT_THREADS, churn);
+    large_drain(false);
     EXPECT(same_stats(large_stats(), before));
     zone_check(NODE);
     pcp_check();
@@ -348,10 +358,78 @@ static void move_mappings(unsigned thread)
 TEST(large, threads_move_mappings_without_losing_one)
 {
     struct large_stats before = large_stats();
+    large_drain(false);
     size_t own = region_stats().count[REGION_LARGE];
     unit_threads(UNIT_THREADS, move_mappings);
+    large_drain(false);
     EXPECT(same_stats(large_stats(), before));
     EXPECT_EQ(region_stats().count[REGION_LARGE], own);
+}
+
+/* ---- blocks that wait ---- */
+
+/* Free, ask, free again: from then on the block waits. */
+static char *made_hot(size_t size)
+{
+    large_drain(false);
+    for (int i = 0; i < 3; i++)
+        put(get(size, 1));
+    char *p = get(size, 1);
+    put(p);
+    return p;
+}
+
+TEST(large, block_of_a_habit_waits_outside_of_the_zone)
+{
+    unit_pin();
+    char *p = made_hot(3 * MIB);
+    size_t locks = zone_stats(NODE).lock_acquired;
+    EXPECT_EQ(large_stats().hot_bytes, 3 * MIB);
+    EXPECT_EQ(pmap_tag(p), 0);
+    for (int i = 0; i < 100; i++) {
+        EXPECT(get(3 * MIB, 1) == p);
+        EXPECT_EQ(pmap_tag(p), TAG_BLOCK);
+        put(p);
+    }
+    EXPECT(get(3 * MIB - 5 * 65536, 1) == p); /* a little shorter will do */
+    EXPECT_EQ(large_page(p)->usable, 3 * MIB - 5 * 65536);
+    put(p);
+    EXPECT_EQ(zone_stats(NODE).lock_acquired - locks, 1); /* that of zone_stats */
+    EXPECT(large_drain(true) == 0);                       /* has been asked for */
+    EXPECT(large_drain(true) == 1);                       /* but not since */
+    EXPECT_EQ(large_stats().hot_bytes, 0);
+    zone_check(NODE);
+    unit_unpin();
+}
+
+TEST(large, waiting_block_is_cleared_for_calloc)
+{
+    unit_pin();
+    char *p = made_hot(2 * MIB);
+    p = get(2 * MIB, 1);
+    memset(p, 0xee, 2 * MIB);
+    put(p);
+    char *q = large_alloc(NODE, 2 * MIB, 1, true);
+    EXPECT(q == p && unit_is_zero(q, 2 * MIB));
+    put(q);
+    p = get(70 * MIB, 1);
+    memset(p, 0xee, 2 * MIB);
+    put(p);
+    q = large_alloc(NODE, 70 * MIB, 1, true);
+    EXPECT(q == p && unit_is_zero(q, 2 * MIB));
+    put(q);
+    unit_unpin();
+}
+
+TEST(large, block_that_is_freed_once_does_not_wait)
+{
+    unit_pin();
+    large_drain(false);
+    char *p = get(5 * MIB + 3, 1), *q = get(7 * MIB + 3, 1);
+    put(p);
+    put(q);
+    EXPECT_EQ(large_stats().hot_bytes, 0);
+    unit_unpin();
 }
 
 /* ---- misuse ---- */
@@ -398,6 +476,15 @@ TEST(large, freed_blocks_say_double_free)
     snprintf(line, sizeof line, "sheaf: free(%p): double free: class 0, region large %p, already free", (void *)window,
              (void *)window);
     unit_dies(complain, window, line);
+    window = made_hot(3 * MIB);
+    snprintf(line, sizeof line, "sheaf: free(%p): double free: class 0, region large %p, already free", (void *)window,
+             (void *)window);
+    unit_dies(complain, window, line);
+    char *own = get(70 * MIB, 1);
+    put(own);
+    snprintf(line, sizeof line, "sheaf: free(%p): double free: class 0, region large %p, already free", (void *)own,
+             (void *)own);
+    unit_dies(complain, own, line);
     unit_unpin();
 }
 
