@@ -94,6 +94,46 @@ bound() {
     wrap=
 }
 
+# A cpuset leaves the memory of node 1 alone, whatever cpu a thread is on.
+cpuset() {
+    group=/sys/fs/cgroup/sheaf
+    echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
+    mkdir $group
+    echo 1 >$group/cpuset.mems
+    printf 'echo $$ >%s/cgroup.procs\nexec "$@"\n' $group >cpuset.sh
+    wrap="sh cpuset.sh"
+    row "cpuset.mems 1" numa_policy %judge=99
+    wrap=
+}
+
+# Node 1 is full but for 24 MiB (beyond that the kernel would kill who fills it): who runs there gets memory elsewhere, and work goes on.
+full() {
+    mkdir -p /tmp/full
+    mount -t tmpfs -o size=100%,mpol=bind:1 full /tmp/full
+    mib=$(awk '/MemFree/ { print int($4 / 1024) - 24 }' /sys/devices/system/node/node1/meminfo)
+    dd if=/dev/zero of=/tmp/full/hog bs=1M count="$mib" 2>/dev/null
+    wrap="numactl --cpunodebind=1"
+    row "node 1 full" numa_local --threads 4 --mib "$MIB_LOCAL" %judge=0
+    wrap=
+    umount /tmp/full
+}
+
+# Cpus go and come while threads work.
+hotplug() {
+    name=hotplug alloc=sheaf status=0
+    LD_PRELOAD=/t/libsheaf.so numa_work 100 >out 2>err &
+    worker=$!
+    rounds=0
+    while kill -0 $worker 2>/dev/null; do
+        for cpu in 7 5 3; do echo 0 >/sys/devices/system/cpu/cpu$cpu/online; done
+        for cpu in 3 5 7; do echo 1 >/sys/devices/system/cpu/cpu$cpu/online; done
+        rounds=$((rounds + 1))
+    done
+    wait $worker || status=$?
+    printf 'fig\t%s\trounds of 3 cpus\tsheaf\t%s\n' $name $rounds
+    verdict
+}
+
 # Nothing visible: same output, nothing on standard error, same status, with and without.
 refused() {
     for alloc in $ALLOCATORS; do
