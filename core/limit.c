@@ -53,18 +53,32 @@ bool limit_charge(size_t bytes)
     return true;
 }
 
+void limit_charge_anyway(size_t bytes)
+{
+    if (bytes == 0)
+        return;
+    size_t now = add_relaxed(&limit.charged, bytes) + bytes;
+    if (UNLIKELY(opt.soft_limit != 0))
+        look_at_soft(now);
+}
+
 void limit_uncharge(size_t bytes)
 {
+    if (bytes == 0)
+        return;
     size_t now = add_relaxed(&limit.charged, -bytes) - bytes;
     if (UNLIKELY(opt.soft_limit != 0 && now < opt.soft_limit))
         store_relaxed(&limit.soft_next, 0);
 }
 
-bool limit_soft_passed(void)
+bool limit_soft_heard(void)
 {
-    if (LIKELY(load_relaxed(&limit.passed) == 0))
-        return false;
-    return exchange_acquire(&limit.passed, 0) != 0; /* one of those who see it */
+    return load_relaxed(&limit.passed) != 0;
+}
+
+bool limit_soft_take(void)
+{
+    return exchange_acquire(&limit.passed, 0) != 0;
 }
 
 struct limit_stats limit_stats(void)

@@ -16,13 +16,14 @@ _Static_assert((int)PCP_HOLD_PAGES <= (int)ZONE_HOLD_BLOCKS, "a chunk of single 
 
 struct shard {
     struct lock lock;
-    struct pcp_tune tune; /* everything here, but for the two busy counters: PCP lock */
+    struct pcp_tune tune; /* everything here down to spike: PCP lock */
     struct page *newest[RUN_ORDER_MAX + 1], *oldest[RUN_ORDER_MAX + 1];
     size_t count; /* pages */
     size_t clean; /* os pages of theirs that read as zero and cost no memory */
-    size_t alloc, refill, refill_fail, free, drain, free_high, mark, spike;
-    size_t refill_holds, refill_pages, drain_holds, drain_pages;
-    size_t alloc_busy, free_busy; /* atomic, by whoever found the lock taken */
+    size_t alloc, free, drain, free_high, mark, spike;
+    /* Atomic: counted by whoever found the lock taken, or moves pages with the lock dropped. */
+    size_t alloc_busy, free_busy;
+    size_t refill, refill_fail, refill_holds, refill_pages, drain_holds, drain_pages;
 } CACHE_ALIGNED;
 
 enum { STATIC_SHARDS = 16 }; /* more cpus than this cost a mapping of their own */
@@ -71,19 +72,39 @@ static unsigned clean_os_pages(const struct page *pg, unsigned order)
     return n;
 }
 
-static void push(struct shard *s, struct page *pg, unsigned order)
+/* Runs of one order that the caller has in its hands, linked both ways; no lock is needed to put them together. */
+struct runs {
+    struct page *newest, *oldest;
+    size_t pages, clean;
+};
+
+/* Add one that is newer than all the others. */
+static void runs_add(struct runs *r, struct page *pg, unsigned order)
 {
-    struct page *next = s->newest[order];
     pg->order = (uint8_t)order;
     pg->prev = NULL;
-    pg->next = next;
-    if (next != NULL)
-        next->prev = pg;
+    pg->next = r->newest;
+    if (r->newest != NULL)
+        r->newest->prev = pg;
     else
-        s->oldest[order] = pg;
-    s->newest[order] = pg;
-    s->count += (size_t)1 << order;
-    s->clean += clean_os_pages(pg, order);
+        r->oldest = pg;
+    r->newest = pg;
+    r->pages += (size_t)1 << order;
+    r->clean += clean_os_pages(pg, order);
+}
+
+/* Put them on the shard, newer than what is there. Cost: O(1). */
+static void push(struct shard *s, const struct runs *r, unsigned order)
+{
+    struct page *next = s->newest[order];
+    r->oldest->next = next;
+    if (next != NULL)
+        next->prev = r->oldest;
+    else
+        s->oldest[order] = r->oldest;
+    s->newest[order] = r->newest;
+    s->count += r->pages;
+    s->clean += r->clean;
 }
 
 /* Take a run off its list, from either end. */
@@ -101,53 +122,6 @@ static void take_off(struct shard *s, struct page *pg, unsigned order)
     s->clean -= clean_os_pages(pg, order);
 }
 
-/* ---- from the zone ---- */
-
-/* A run of as many pages as the tuning says, or as the zone has in one piece, cut up; all but the first piece stay here. */
-static struct page *refill_locked(struct shard *s, unsigned node, unsigned order)
-{
-    size_t npages = (size_t)1 << order;
-    struct page *pg = zone_try_alloc_some(node, order, nr_pcp_alloc(&limits, &s->tune, (unsigned)s->count, order));
-    s->refill_holds++;
-    if (pg == NULL) {
-        s->refill_fail++;
-        return NULL;
-    }
-    s->refill++;
-    s->refill_pages += pg->npages;
-    while (pg->npages > npages)
-        push(s, zone_split(pg, pg->npages - npages), order);
-    return pg;
-}
-
-static struct page *alloc_locked(struct shard *s, unsigned node, unsigned order)
-{
-    struct page *pg = s->newest[order];
-    s->alloc++;
-    pcp_count_alloc(&s->tune, mode(), order);
-    if (UNLIKELY(pg == NULL))
-        return refill_locked(s, node, order);
-    take_off(s, pg, order);
-    return pg;
-}
-
-struct page *pcp_alloc(unsigned node, unsigned order)
-{
-    struct shard *s = own_shard();
-    struct page *pg = NULL;
-    if (LIKELY(lock_try(&s->lock, RANK_PCP))) {
-        pg = alloc_locked(s, node, order);
-        lock_release(&s->lock);
-    } else {
-        add_relaxed(&s->alloc_busy, 1);
-    }
-    if (UNLIKELY(pg == NULL))
-        pg = zone_alloc(node, (size_t)1 << order, 1);
-    if (LIKELY(pg != NULL))
-        pg->order = (uint8_t)order;
-    return pg;
-}
-
 /* ---- to the zone ---- */
 
 /* The oldest run of the first order that has one, from `first` on and around; the shard must not be empty. */
@@ -159,41 +133,151 @@ static struct page *oldest_run(const struct shard *s, unsigned first)
     return s->oldest[order];
 }
 
-/* Runs of one node for one hold of its zone's lock, linked by next. */
-static struct page *take_chunk(struct shard *s, unsigned first, size_t keep)
+/* Take off all that is there, list by list, without a look at each run; linked by next. */
+static struct page *take_all(struct shard *s, unsigned first)
 {
-    struct page *list = NULL;
-    size_t moved = 0;
+    struct page *all = NULL;
+    for (unsigned i = RUN_ORDER_MAX + 1; i-- > 0;) {
+        unsigned order = (first + i) % (RUN_ORDER_MAX + 1);
+        if (s->newest[order] == NULL)
+            continue;
+        s->oldest[order]->next = all;
+        all = s->newest[order];
+        s->newest[order] = s->oldest[order] = NULL;
+    }
+    s->count = s->clean = 0;
+    return all;
+}
+
+/* Take off so many pages, in whole runs, the oldest first. Result: linked by next, for give_down once the lock is let go. */
+static struct page *drain_locked(struct shard *s, unsigned first, size_t pages)
+{
+    struct page *list = NULL, **end = &list;
+    size_t keep = pages < s->count ? s->count - pages : 0;
+    if (s->count == keep)
+        return NULL;
+    s->drain++;
+    if (keep == 0)
+        return take_all(s, first);
     while (s->count > keep) {
         struct page *pg = oldest_run(s, first);
-        if (list != NULL && (moved + pg->npages > PCP_HOLD_PAGES || pg->node != list->node))
-            break;
         take_off(s, pg, pg->order);
-        moved += pg->npages;
-        pg->next = list;
-        list = pg;
+        *end = pg;
+        end = &pg->next;
     }
-    s->drain_holds++;
-    s->drain_pages += moved;
+    *end = NULL;
     return list;
 }
 
-/* Give back so many pages, in whole runs. */
-static void drain_locked(struct shard *s, unsigned first, size_t pages)
+static struct page *empty_locked(struct shard *s)
 {
-    size_t keep = pages < s->count ? s->count - pages : 0;
-    if (s->count == keep)
-        return;
-    s->drain++;
-    while (s->count > keep)
-        zone_free_list(take_chunk(s, first, keep));
+    struct page *all = drain_locked(s, RUN_ORDER_MAX, s->count);
+    pcp_tune_reset(&limits, &s->tune);
+    return all;
 }
 
-static void empty_locked(struct shard *s)
+/* Cut off the front of a list what one hold of the zone's lock moves: runs of one node. Result: the rest. */
+static struct page *cut_chunk(struct page *list, size_t *pages)
 {
-    drain_locked(s, RUN_ORDER_MAX, s->count);
-    pcp_tune_reset(&limits, &s->tune);
+    struct page *last = list, *rest = list->next;
+    *pages = last->npages;
+    while (rest != NULL && *pages + rest->npages <= PCP_HOLD_PAGES && rest->node == list->node) {
+        *pages += rest->npages;
+        last = rest;
+        rest = rest->next;
+    }
+    last->next = NULL;
+    return rest;
 }
+
+/* Hand runs to their zones, those that were taken off s. No lock held: a fork child loses what another thread has here. */
+static void give_down(struct shard *s, struct page *list)
+{
+    size_t pages;
+    for (struct page *chunk = list; chunk != NULL; chunk = list) {
+        list = cut_chunk(chunk, &pages);
+        zone_free_list(chunk);
+        add_relaxed(&s->drain_holds, 1);
+        add_relaxed(&s->drain_pages, pages);
+    }
+}
+
+/* ---- from the zone ---- */
+
+/* Cut all but the first 2^order pages of a run off, as runs of that order. Neighbours stay neighbours. */
+static struct runs cut_up(struct page *pg, unsigned order)
+{
+    struct runs r = {0};
+    size_t npages = (size_t)1 << order;
+    while (pg->npages > npages)
+        runs_add(&r, zone_split(pg, pg->npages - npages), order);
+    return r;
+}
+
+/* Put runs on the shard, unless it is taken, or others have filled it meanwhile: then they go back. No lock held. */
+static void hand_in(struct shard *s, const struct runs *r, unsigned order)
+{
+    struct page *back = r->newest;
+    if (lock_try(&s->lock, RANK_PCP)) {
+        if (s->count + r->pages <= limits.high_max) { /* INV-PCP-2 */
+            push(s, r, order);
+            back = NULL;
+        }
+        lock_release(&s->lock);
+    }
+    give_down(s, back);
+}
+
+/* A run of as many pages as the tuning says, or as the zone has in one piece, cut up; all but the first piece go to the
+ * shard. No lock held: the zone may keep us waiting, and the cutting touches a descriptor a piece. */
+static struct page *refill(struct shard *s, unsigned node, unsigned order, size_t want)
+{
+    struct page *pg = zone_try_alloc_some(node, order, want);
+    add_relaxed(&s->refill_holds, 1);
+    add_relaxed(pg == NULL ? &s->refill_fail : &s->refill, 1);
+    if (pg == NULL)
+        return NULL;
+    add_relaxed(&s->refill_pages, pg->npages);
+    struct runs r = cut_up(pg, order);
+    if (r.newest != NULL)
+        hand_in(s, &r, order);
+    return pg;
+}
+
+/* Fails: NULL; *want: pages to refill with. */
+static struct page *alloc_locked(struct shard *s, unsigned order, size_t *want)
+{
+    struct page *pg = s->newest[order];
+    s->alloc++;
+    pcp_count_alloc(&s->tune, mode(), order);
+    if (UNLIKELY(pg == NULL))
+        *want = nr_pcp_alloc(&limits, &s->tune, (unsigned)s->count, order);
+    else
+        take_off(s, pg, order);
+    return pg;
+}
+
+struct page *pcp_alloc(unsigned node, unsigned order)
+{
+    struct shard *s = own_shard();
+    struct page *pg = NULL;
+    size_t want = 0;
+    if (LIKELY(lock_try(&s->lock, RANK_PCP))) {
+        pg = alloc_locked(s, order, &want);
+        lock_release(&s->lock);
+        if (UNLIKELY(pg == NULL))
+            pg = refill(s, node, order, want);
+    } else {
+        add_relaxed(&s->alloc_busy, 1);
+    }
+    if (UNLIKELY(pg == NULL))
+        pg = zone_alloc(node, (size_t)1 << order, 1);
+    if (LIKELY(pg != NULL))
+        pg->order = (uint8_t)order;
+    return pg;
+}
+
+/* ---- frees ---- */
 
 /* The run of frees may have begun on other cpus. In turn, so that no mark costs more than one look. */
 static void empty_another(const struct shard *own)
@@ -205,9 +289,9 @@ static void empty_another(const struct shard *own)
     store_relaxed(&next_to_empty, turn + 1);
     if (s == own || !lock_try(&s->lock, RANK_PCP))
         return;
-    if (s->tune.run_pages > 0)
-        empty_locked(s);
+    struct page *all = s->tune.run_pages > 0 ? empty_locked(s) : NULL;
     lock_release(&s->lock);
+    give_down(s, all);
 }
 
 static void count_verdict(struct shard *s, struct pcp_verdict v)
@@ -236,14 +320,15 @@ static bool spiking(const struct shard *s, unsigned node, size_t npages)
     return s->tune.run_pages + npages >= PCP_RUN_AGAIN && zone_spiking(node);
 }
 
-static struct pcp_verdict free_locked(struct shard *s, struct page *pg, unsigned order)
+/* *out: what has to go to the zone once the lock is let go. */
+static struct pcp_verdict free_locked(struct shard *s, const struct runs *r, unsigned order, struct page **out)
 {
-    bool early = spiking(s, pg->node, pg->npages);
+    bool early = spiking(s, r->newest->node, r->pages);
     s->free++;
-    push(s, pg, order);
+    push(s, r, order);
     struct pcp_verdict v = pcp_count_free(&limits, &s->tune, mode(), (unsigned)s->count, order, early);
     if (UNLIKELY(v.drain > 0))
-        drain_locked(s, order, v.drain);
+        *out = drain_locked(s, order, v.drain);
     count_verdict(s, v);
     return v;
 }
@@ -255,6 +340,8 @@ void pcp_free(struct page *pg, unsigned order, bool zeroed)
     page_set_kind(pg, PAGE_CACHED);
     pg->npages = 1u << order;
     pg->zeroed = zeroed;
+    struct runs r = {0};
+    runs_add(&r, pg, order);
     if (UNLIKELY(!lock_try(&s->lock, RANK_PCP))) {
         add_relaxed(&s->free_busy, 1);
         pg->next = NULL;
@@ -262,8 +349,10 @@ void pcp_free(struct page *pg, unsigned order, bool zeroed)
         zone_relax(node, false);
         return;
     }
-    struct pcp_verdict v = free_locked(s, pg, order);
+    struct page *out = NULL;
+    struct pcp_verdict v = free_locked(s, &r, order, &out);
     lock_release(&s->lock);
+    give_down(s, out);
     follow(s, node, v);
 }
 
@@ -274,10 +363,10 @@ void pcp_note_free(size_t npages)
     if (!lock_try(&s->lock, RANK_PCP))
         return;
     struct pcp_verdict v = pcp_count_run(&s->tune, npages, spiking(s, node, npages));
-    if (v.mark)
-        empty_locked(s);
+    struct page *all = v.mark ? empty_locked(s) : NULL;
     count_verdict(s, v);
     lock_release(&s->lock);
+    give_down(s, all);
     follow(s, node, v);
 }
 
@@ -311,8 +400,9 @@ static size_t age_shard(struct shard *s, unsigned steps)
     do
         give += pcp_decay(&limits, &s->tune, (unsigned)s->count - give);
     while (--steps > 0 && s->tune.high > limits.high_min);
-    drain_locked(s, RUN_ORDER_MAX, give);
+    struct page *out = drain_locked(s, RUN_ORDER_MAX, give);
     lock_release(&s->lock);
+    give_down(s, out);
     return give;
 }
 
@@ -332,8 +422,9 @@ void pcp_drain(void)
 {
     for (unsigned i = 0; i <= shard_mask; i++) {
         lock_acquire(&shards[i].lock, RANK_PCP);
-        empty_locked(&shards[i]);
+        struct page *all = empty_locked(&shards[i]);
         lock_release(&shards[i].lock);
+        give_down(&shards[i], all);
     }
 }
 
@@ -346,18 +437,18 @@ static void add_stats(struct pcp_stats *sum, const struct shard *s)
     sum->resident += bytes - s->clean * vm_page_size();
     sum->alloc += s->alloc;
     sum->alloc_busy += load_relaxed(&s->alloc_busy);
-    sum->refill += s->refill;
-    sum->refill_fail += s->refill_fail;
+    sum->refill += load_relaxed(&s->refill);
+    sum->refill_fail += load_relaxed(&s->refill_fail);
     sum->free += s->free;
     sum->free_busy += load_relaxed(&s->free_busy);
     sum->drain += s->drain;
     sum->free_high += s->free_high;
     sum->mark += s->mark;
     sum->spike += s->spike;
-    sum->refill_holds += s->refill_holds;
-    sum->refill_pages += s->refill_pages;
-    sum->drain_holds += s->drain_holds;
-    sum->drain_pages += s->drain_pages;
+    sum->refill_holds += load_relaxed(&s->refill_holds);
+    sum->refill_pages += load_relaxed(&s->refill_pages);
+    sum->drain_holds += load_relaxed(&s->drain_holds);
+    sum->drain_pages += load_relaxed(&s->drain_pages);
     sum->lock_acquired += s->lock.acquired;
     sum->lock_contended += s->lock.contended;
 }

@@ -20,6 +20,11 @@
  *   INV-PCP-3 one hold of the ZONE lock moves at most PCP_HOLD_PAGES = 8 pages down (one run of order 3 is that), and one
  *             run of at most PCP_REFILL_PAGES = 32 pages up.
  *   INV-PCP-4 a list holds each run once, linked both ways.
+ * Lock: rank PCP, one a shard. A hold takes no other lock. It takes one run off, or links in one run or what a refill has
+ * brought (at most PCP_REFILL_PAGES - 1 runs, linked before), and takes at most as many pages off as a shard may hold
+ * (PCP_HIGH_PAGES = 64; all of them: by list). The zone is asked, runs are cut and handed over with the lock let go: what
+ * a thread has in its hands then, at most 64 pages, a fork child of another thread has lost. A refill that finds the shard
+ * taken or full when it comes back goes to the zone again.
  * Source of the idea: the kernel's per_cpu_pages.
  */
 #ifndef CORE_PCP_H
@@ -55,7 +60,7 @@ bool pcp_mark_passed(void);
  * next one goes on with the next shard. Locks: none may be held; may purge. */
 void pcp_age(unsigned steps);
 
-/* What: empty all shards into the zones. Locks: none may be held. */
+/* What: empty all shards into the zones, but for what other threads are moving just now. Locks: none may be held. */
 void pcp_drain(void);
 
 struct pcp_stats {

@@ -40,6 +40,13 @@ static bool every_class(class_t c, unsigned node)
     return true;
 }
 
+/* Also those that the system refused lately: who trims wants to know now. */
+static bool every_class_again(class_t c, unsigned node)
+{
+    slab_holes_retry(c, node);
+    return true;
+}
+
 /* Holes of the classes that `which` says, at most so many bytes each. */
 static size_t give_holes(bool (*which)(class_t, unsigned), size_t most)
 {
@@ -78,14 +85,19 @@ bool reclaim_for_need(size_t size)
     if (size > limit_stats().charged || (size > LARGE_OWN_BYTES && opt.hard_limit == 0))
         return false;
     size_t moved = flush_caches("malloc");
-    return (purge_all(0) | moved) != 0;
+    moved |= purge_all(0);
+    if (opt.hard_limit != 0)
+        moved |= give_holes(every_class, SIZE_MAX); /* holes are not charged */
+    for (unsigned node = 0; node < numa_count(); node++)
+        moved |= zone_await_purge(node);
+    return moved != 0;
 }
 
 bool reclaim_trim(size_t keep)
 {
     tcache_request_trim();
     flush_caches("malloc_trim");
-    size_t given = give_holes(every_class, SIZE_MAX);
+    size_t given = give_holes(every_class_again, SIZE_MAX);
     given += purge_all(keep);
     return given != 0;
 }

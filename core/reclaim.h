@@ -16,7 +16,7 @@
 void reclaim_poll(const char *func);
 
 /* What: a request of so many bytes found no memory: empty the caller's sheaves, all barns, empty slabs, page lists and
- * zones. Result: was there anything, so that another try is worth while? Nothing is done for more bytes than the heap has,
+ * zones, with a hard limit holes too, and wait for what another thread is giving back. Result: was there anything, so that another try is worth while? Nothing is done for more bytes than the heap has,
  * nor for a mapping of its own where no limit of ours refused it: pages given back leave address space as it was.
  * Locks: none may be held. */
 bool reclaim_for_need(size_t size);

@@ -2,8 +2,10 @@
 #include "slab.h"
 
 #include "dbg.h"
+#include "limit.h"
 #include "meta.h"
 #include "misuse.h"
+#include "opt.h"
 #include "pcp.h"
 #include "rank.h"
 #include "slab_impl.h"
@@ -11,7 +13,11 @@
 
 #include <string.h>
 
-enum { LOOK_AHEAD = 32, INLINE_WORDS = 2 };
+enum {
+    LOOK_AHEAD = 32,
+    INLINE_WORDS = 2,
+    LIMIT_LOOKS = 32, /* slabs looked at for one whose pages are charged already, where the hard limit refuses more */
+};
 
 struct slabs all_slabs[NUMA_NODES][SIZE_CLASSES];
 
@@ -72,6 +78,7 @@ static bool dress_slab(struct page *pg, class_t c, unsigned node)
         page_set_kind(tail, PAGE_SLAB_TAIL);
     }
     pmap_set_tags(pg, pg->npages, tag_make(c, node)); /* INV-PMAP-1 */
+    limit_uncharge((size_t)pg->nclean << clean_shift()); /* INV-SLAB-6 */
     return true;
 }
 
@@ -133,6 +140,7 @@ void slab_release(struct page *pg)
     for (struct page *next; pg != NULL; pg = next) {
         next = pg->next;
         bool zeroed = pg->nclean == clean_units(pg->npages); /* the masks stay with the pages */
+        limit_charge_anyway((size_t)pg->nclean << clean_shift()); /* below, pages are charged as a whole */
         for (size_t i = 1; i < pg->npages; i++)
             page_set_kind(pmap_page(page_address(pg) + i * PAGE_BYTES), PAGE_NONE);
         if (pg->bits != pg->inline_bits)
@@ -189,13 +197,43 @@ static void unclean_locked(struct slabs *s, struct page *pg, const char *first, 
     unsigned cleared = clean_clear(pg, from, to - from + 1);
     pg->nclean = (uint8_t)(pg->nclean - cleared);
     s->clean -= cleared;
+    if (UNLIKELY(opt.hard_limit != 0)) /* all that were clean are charged: affordable() */
+        limit_uncharge((size_t)pg->nclean << clean_shift());
+    else
+        limit_charge_anyway((size_t)cleared << clean_shift());
 }
 
-static unsigned take_locked(struct slabs *s, void **out, unsigned want, unsigned room)
+/* May the slab's clean os pages come into use? With a hard limit all of them are charged until it is known which do. */
+static bool affordable(const struct page *pg)
+{
+    return LIKELY(opt.hard_limit == 0) || limit_charge((size_t)pg->nclean << clean_shift());
+}
+
+/* Where a limit refuses the fullest slab: one that costs nothing, among the first few. */
+COLD static struct page *costless(const struct slabs *s)
+{
+    unsigned looks = 0;
+    for (int b = 0; b <= SLAB_BUCKETS; b++)
+        for (struct page *pg = s->list[b].head; pg != NULL && looks++ < LIMIT_LOOKS; pg = pg->next)
+            if (pg->nclean == 0)
+                return pg;
+    return NULL;
+}
+
+/* fresh: a slab that was made for this, or NULL. */
+static struct page *next_to_take(const struct slabs *s, struct page *fresh)
+{
+    struct page *pg = fullest(s);
+    if (LIKELY(pg == NULL || pg->nclean == 0 || affordable(pg)) || (pg = costless(s)) != NULL)
+        return pg;
+    return fresh != NULL && fresh->nfree != 0 && affordable(fresh) ? fresh : NULL;
+}
+
+static unsigned take_locked(struct slabs *s, struct page *fresh, void **out, unsigned want, unsigned room)
 {
     unsigned n = 0;
     while (n < want) {
-        struct page *pg = fullest(s);
+        struct page *pg = next_to_take(s, fresh);
         if (pg == NULL)
             break;
         unsigned part = take(pg, out + n, want - n, room - n);
@@ -215,12 +253,12 @@ unsigned slab_alloc_bulk(class_t c, unsigned node, void **out, unsigned want, un
     struct page *fresh = NULL;
     unsigned most = want < room ? want : room;
     most = most < SLAB_HOLD_OBJS ? most : SLAB_HOLD_OBJS;
-    for (;;) {
+    for (bool again = true;; again = false) {
         lock_acquire(&s->lock, RANK_SLAB);
         enter_locked(s, fresh);
-        unsigned n = take_locked(s, out, most, room);
+        unsigned n = take_locked(s, fresh, out, most, room);
         lock_release(&s->lock);
-        if (n > 0 || (fresh = slabs_new(s, c, node)) == NULL)
+        if (n > 0 || !again || (fresh = slabs_new(s, c, node)) == NULL)
             return n;
     }
 }

@@ -15,6 +15,7 @@
  *   INV-SLAB-3 every page of a slab carries its tag and leads to its first descriptor.
  *   INV-SLAB-4 nslabs, nempty, free_objs and clean are the sums.
  *   INV-SLAB-5 every object that touches a clean os page is free.
+ *   INV-SLAB-6 a slab's os pages are charged (limit.h) but for the clean ones.
  * Lock: the list lock (rank SLAB) of the class and node. A hold moves at most SLAB_HOLD_OBJS objects, enters at most
  * SLAB_RUN_PAGES new slabs, takes at most SLAB_HOLD_SLABS off, looks at HOLE_SCAN_SLABS for holes, puts HOLE_FLIGHT holes
  * back. It is let go before pages are asked for or given back. A refill takes whole cache lines, so that no line is split between two threads' fresh
@@ -29,7 +30,7 @@ enum { SLAB_GROUP_EXTRA = 3 }; /* objects a call may return beyond `want` to end
 
 /* What: take free objects, fullest slabs first, ascending within a slab, into out[0..]. Units: objects; between 1 and
  * want + SLAB_GROUP_EXTRA come back, fewer than want only if that saves a new slab. room >= 1 bounds the result.
- * Locks: takes SLAB; none may be held. Owner: the caller. Fails: 0, no memory. Order: what was written before the free of
+ * Locks: takes SLAB; none may be held. Owner: the caller. Fails: 0: no memory, or the hard limit. Order: what was written before the free of
  * an object is visible. Cost: O(want); now and then a new slab. */
 unsigned slab_alloc_bulk(class_t c, unsigned node, void **out, unsigned want, unsigned room);
 
@@ -51,6 +52,9 @@ size_t slab_trim(class_t c, unsigned node);
  * called from a shim's madvise in a purge: then it does nothing. Cost: O(slabs x (words of bits + os pages)), madvise for
  * each run of neighbouring os pages. */
 size_t slab_holes(class_t c, unsigned node, size_t max_bytes);
+
+/* What: forget that the system refused lately: the next slab_holes tries. Locks: takes SLAB. */
+void slab_holes_retry(class_t c, unsigned node);
 
 /* What: is the class draining: has it more free objects in its slabs than objects out, and those worth a megabyte? Then
  * keeping freed objects in a barn only pins slabs. Order: relaxed, a hint. Context: any lock may be held. Cost: two loads. */

@@ -16,6 +16,7 @@
 #include "slab.h"
 
 #include "dbg.h"
+#include "limit.h"
 #include "opt.h"
 #include "rank.h"
 #include "slab_impl.h"
@@ -148,6 +149,7 @@ static bool mark_late(struct slabs *s, const struct hole *h)
 static void put_back_locked(struct slabs *s, const struct hole *h, bool given)
 {
     struct page *pg = h->slab;
+    bool landed = false;
     pg->flight--;
     if (!swapped() || mark_late(s, h)) {
         if (h->obj_count != 0)
@@ -156,7 +158,12 @@ static void put_back_locked(struct slabs *s, const struct hole *h, bool given)
         unsigned clean = given ? clean_set(pg, h->first, h->count) : 0;
         pg->nclean = (uint8_t)(pg->nclean + clean);
         s->clean += clean;
+        landed = clean != 0;
     }
+    if (landed) /* INV-SLAB-6; what was clean before was not charged */
+        limit_uncharge((size_t)h->dirty << clean_shift());
+    else
+        limit_charge_anyway((size_t)(h->count - h->dirty) << clean_shift());
     slab_relist(s, pg);
 }
 
@@ -319,6 +326,14 @@ static void end(struct slabs *s)
     s->sweeping = false;
     lock_release(&s->lock);
     store_release(&flight.owner, NULL); /* pairs with the acquire in begin */
+}
+
+void slab_holes_retry(class_t c, unsigned node)
+{
+    struct slabs *s = &all_slabs[node][c];
+    lock_acquire(&s->lock, RANK_SLAB);
+    s->hole_skip = 0;
+    lock_release(&s->lock);
 }
 
 size_t slab_holes(class_t c, unsigned node, size_t max_bytes)

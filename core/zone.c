@@ -14,7 +14,10 @@
 
 struct zone zones[NUMA_NODES];
 
-enum { DIRTY_LOOKS = 16 }; /* blocks looked at for a dirty run whose length is no power of two */
+enum {
+    DIRTY_LOOKS = 16, /* blocks looked at for a dirty run whose length is no power of two */
+    ALLOC_WAITS = 4,  /* times that a request without memory waits for another thread's purge */
+};
 
 /* ---- lists of blocks ---- */
 
@@ -561,11 +564,29 @@ struct page *zone_try_alloc_some(unsigned node, unsigned order, size_t npages)
     return pg;
 }
 
+/* Let the descriptors of a new window have their memory now, while no lock is held: the page fault of a first touch takes
+ * longer than all else that a hold does. Only pages and whole blocks inside of it are sure to be ours: an os page of
+ * descriptors of blocks that no whole one lies in is left to the hold. */
+static void touch_descriptors(const struct region *r)
+{
+    char *end = r->base + r->size;
+    size_t pages = vm_page_size() / sizeof(struct page), blocks = vm_page_size() / sizeof(struct block);
+    for (char *a = r->base; a < end; a += pages * PAGE_BYTES)
+        pmap_page_init(a);
+    pmap_page_init(end - PAGE_BYTES);
+    uintptr_t first = align_up((uintptr_t)r->base, BLOCK_BYTES), last = align_down((uintptr_t)end, BLOCK_BYTES);
+    for (uintptr_t a = first; a < last; a += blocks * BLOCK_BYTES)
+        pmap_block((void *)a)->number = (uint32_t)(a >> BLOCK_SHIFT);
+    if (first < last)
+        pmap_block((void *)(last - BLOCK_BYTES))->number = (uint32_t)((last - 1) >> BLOCK_SHIFT);
+}
+
 static bool add_window(unsigned node, size_t need)
 {
     struct region *r = region_map_window(need);
     if (r == NULL)
         return false;
+    touch_descriptors(r);
     struct zone *z = &zones[node];
     size_t npages = r->size >> PAGE_SHIFT;
     lock_acquire(&z->lock, RANK_ZONE);
@@ -594,7 +615,7 @@ struct page *zone_alloc(unsigned node, size_t npages, size_t align_pages)
 {
     if (UNLIKELY(npages > (size_t)UINT32_MAX >> 1))
         return NULL;
-    for (;;) {
+    for (unsigned waits = 0;;) {
         bool refused;
         struct page *pg = try_alloc(node, npages, align_pages, &refused);
         if (pg != NULL)
@@ -602,7 +623,7 @@ struct page *zone_alloc(unsigned node, size_t npages, size_t align_pages)
         if (!refused && add_window(node, window_need(npages, align_pages)))
             continue;
         /* No address space left, or a limit: purged pages join clean neighbours, and are no longer charged. */
-        if (zone_purge(node, 0) == 0)
+        if (zone_purge(node, 0) == 0 && (waits++ == ALLOC_WAITS || !zone_await_purge(node)))
             return zone_try_alloc(node, npages, align_pages);
     }
 }

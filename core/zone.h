@@ -17,7 +17,9 @@
  *   INV-ZONE-4 pages being purged are in no list: nothing can be handed out while it is being zeroed.
  *   INV-ZONE-5 no two extents of the same state and node touch.
  * Lock: rank ZONE, one a node. A hold handles at most ZONE_HOLD_BLOCKS blocks or runs, but for a request that is longer; a
- * search looks at DIRTY_LOOKS blocks, or at ZONE_HOLD_BLOCKS extents of each length that might do.
+ * search looks at DIRTY_LOOKS blocks, or at ZONE_HOLD_BLOCKS extents of each length that might do; a run of up to
+ * BLOCK_PAGES pages has each page's clean mask set. Descriptors are touched before a window is entered, so that no hold
+ * takes a page fault for one; where a window below 8 MiB begins or ends in a 2 MiB block, the entering hold may.
  * Source of the idea: the kernel's buddy with lists by order; masks instead of lists of pieces, and fullest first by
  * 2 MiB block, are ours.
  */
@@ -69,9 +71,13 @@ bool zone_spiking(unsigned node);
 bool zone_owes(unsigned node);
 
 /* What: purge dirty runs until at most keep bytes are dirty, or as many are gone as there were too many at first: others may
- * go on freeing. Where the system refuses a range, its blocks stay dirty and the others go; whoever finds that nothing at
- * all goes stops. Result: bytes given back. Locks: none may be held. */
+ * go on freeing. Where the system refuses a range, its blocks stay dirty and the others go (64 such blocks
+ * are kept apart until the end, so that each round meets new ones); a round in which nothing at all goes is the last. Result: bytes given back. Locks: none may be held. */
 size_t zone_purge(unsigned node, size_t keep);
+
+/* What: is another thread giving pages back? They are charged, and nobody can have them: wait until its round is over, for
+ * some tens of milliseconds at most. Result: false, nothing to wait for. Locks: none may be held. */
+bool zone_await_purge(unsigned node);
 
 struct zone_stats {
     size_t dirty, lazy, clean; /* free bytes by state */

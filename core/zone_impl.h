@@ -31,6 +31,8 @@ struct zone {
     struct block *extent[EXTENT_STATES][EXTENT_BINS];
     uint64_t extent_used[EXTENT_STATES];
     struct block *flight; /* blocks with pages that are being purged, linked by flight_next; for a fork child */
+    struct block *parked; /* likewise, with pages that the system has refused: until the end of a purge of several rounds */
+    size_t nparked;
     struct giveback give;
     size_t dirty_pages; /* also read without the lock, as a hint; so are the next four */
     size_t out_pages;
@@ -39,6 +41,7 @@ struct zone {
     uint32_t relax_skip;   /* after a failed purge: so many calls of zone_relax do nothing; racy */
     size_t lazy_pages, clean_pages;
     size_t purged_pages, purge_calls, purge_failures;
+    uint32_t rounds; /* of purging, ended so far */
     void *purger; /* the thread that purges, or NULL: one purge at a time; a shim's madvise may call malloc, or fork */
 } CACHE_ALIGNED;
 

@@ -4,6 +4,7 @@
 
 #include "compat/os/clock.h"
 #include "compat/os/numa.h"
+#include "compat/os/sys.h"
 #include "compat/os/vm.h"
 #include "limit.h"
 #include "opt.h"
@@ -11,11 +12,14 @@
 #include "zone_impl.h"
 
 #include <errno.h>
+#include <time.h>
 
 enum {
     RELAX_SKIP = 256, /* where madvise is refused, one call in so many tries again */
     RELAX_PAGES = 64, /* most pages given back by one call that no pure run asked for: it may be a malloc */
     RUN_STEP = 16,    /* a pure run is not worth a purge of fewer pages than these */
+    AWAIT_NS = 100000, /* looks at another thread's purge are so far apart ... */
+    AWAIT_LOOKS = 200, /* ... and at most so many: a round takes a few milliseconds */
 };
 
 /* ---- isolation ---- */
@@ -75,12 +79,11 @@ static size_t isolate(struct zone *z, size_t want)
     return taken;
 }
 
-/* Put one block's pages back, those in `gone` as purged. */
-static void put_back_block(struct zone *z, struct block *b, uint32_t gone)
+/* Put these of one block's pages back, those in `gone` as purged. */
+static void put_back_block(struct zone *z, struct block *b, uint32_t mask, uint32_t gone)
 {
-    uint32_t mask = b->flight;
     size_t n = block_count(mask), ngone = block_count(gone);
-    b->flight = 0;
+    b->flight &= ~mask;
     block_detach(z, b);
     b->free |= mask;
     b->dirty |= mask & ~gone;
@@ -93,25 +96,48 @@ static void put_back_block(struct zone *z, struct block *b, uint32_t gone)
     owner_add(&z->out_pages, -n);
 }
 
-/* Put everything in flight back. gone: by the block's place in the flight list, the pages that have been purged; NULL for
- * none. Result: how many that were. */
-static size_t put_back(struct zone *z, const uint32_t *gone)
+/* What became of the pages in flight, by the block's place in the list. */
+struct outcome {
+    uint32_t gone[ZONE_HOLD_BLOCKS], refused[ZONE_HOLD_BLOCKS];
+};
+
+/* Put everything in flight back, but park what was refused. No outcome: all of it is dirty. */
+static void put_back(struct zone *z, const struct outcome *o)
 {
     struct block *b = z->flight, *next;
-    size_t total = 0;
     z->flight = NULL;
     for (unsigned i = 0; b != NULL; b = next, i++) {
         next = b->flight_next;
-        uint32_t mask = gone == NULL ? 0 : gone[i];
-        put_back_block(z, b, mask);
-        total += block_count(mask);
+        uint32_t gone = o == NULL ? 0 : o->gone[i], stay = o == NULL || z->nparked == ZONE_HOLD_BLOCKS ? 0 : o->refused[i];
+        put_back_block(z, b, b->flight & ~stay, gone);
+        if (stay == 0)
+            continue;
+        b->flight_next = z->parked;
+        z->parked = b;
+        z->nparked++;
     }
-    return total;
+}
+
+/* Put what is parked back, dirty. */
+static void unpark(struct zone *z)
+{
+    for (struct block *b = z->parked; b != NULL; b = b->flight_next)
+        put_back_block(z, b, b->flight, 0);
+    z->parked = NULL;
+    z->nparked = 0;
+}
+
+static size_t count_all(const uint32_t *mask)
+{
+    size_t n = 0;
+    for (unsigned i = 0; i < ZONE_HOLD_BLOCKS; i++)
+        n += block_count(mask[i]);
+    return n;
 }
 
 /* ---- purging, no lock held ---- */
 
-enum { PURGE_TRIES = 8 }; /* refusals in a round after which the rest is left alone */
+enum { PURGE_TRIES = 8 }; /* refusals in a row after which ranges are passed by: 2, then 4, 8 ..., until one is not refused */
 
 struct purge {
     char *a; /* the range to be purged next: within ... */
@@ -119,7 +145,8 @@ struct purge {
     struct block *from; /* ... this block and those that follow it in the flight list */
     unsigned from_place;
     size_t calls, refused;
-    uint32_t gone[ZONE_HOLD_BLOCKS]; /* pages purged, by the block's place in the list */
+    unsigned row, skip; /* refusals in a row; ranges to pass by */
+    struct outcome outcome;
 };
 
 /* The pages of a block that lie in a range. */
@@ -136,23 +163,43 @@ static bool purge_range(struct purge *p, char *a, size_t size)
     p->calls++;
     bool ok = (opt.madv_free ? vm_purge_lazily(a, size) : vm_purge(a, size)) == 0;
     p->refused += !ok;
+    p->row = ok ? 0 : p->row + 1;
+    if (p->row > PURGE_TRIES)
+        p->skip = 1u << (p->row - PURGE_TRIES);
     return ok;
+}
+
+static bool pass_by(struct purge *p)
+{
+    if (p->skip == 0)
+        return false;
+    p->skip--;
+    return true;
+}
+
+/* Purge the part of the range in one block, if it was not all of the range that was refused. */
+static void purge_part(struct purge *p, const struct block *b, unsigned place, bool again)
+{
+    uint32_t mask = pages_within(b, p->a, p->size);
+    unsigned first = 0, n = block_run(mask, &first);
+    if (again && pass_by(p))
+        return;
+    bool ok = again && purge_range(p, block_address(b) + first * PAGE_BYTES, n * PAGE_BYTES);
+    *(ok ? &p->outcome.gone[place] : &p->outcome.refused[place]) |= mask;
 }
 
 /* Purge the range in one call. If it is refused, a part of it may be to blame (locked, say): then block by block. */
 static void purge_flush(struct purge *p)
 {
     char *end = p->a + p->size;
-    if (p->size == 0 || p->refused >= PURGE_TRIES)
-        return;
-    struct block *b = p->from;
-    bool all = purge_range(p, p->a, p->size), several = block_address(b) + BLOCK_BYTES < end;
-    for (unsigned i = p->from_place; b != NULL && block_address(b) < end; b = b->flight_next, i++) {
-        uint32_t mask = pages_within(b, p->a, p->size);
-        unsigned first = 0, n = block_run(mask, &first);
-        if (all || (several && p->refused < PURGE_TRIES &&
-                    purge_range(p, block_address(b) + first * PAGE_BYTES, n * PAGE_BYTES)))
-            p->gone[i] |= mask;
+    if (p->size != 0 && !pass_by(p)) {
+        struct block *b = p->from;
+        bool all = purge_range(p, p->a, p->size), several = block_address(b) + BLOCK_BYTES < end;
+        for (unsigned i = p->from_place; b != NULL && block_address(b) < end; b = b->flight_next, i++)
+            if (all)
+                p->outcome.gone[i] |= pages_within(b, p->a, p->size);
+            else
+                purge_part(p, b, i, several);
     }
     p->size = 0;
 }
@@ -206,7 +253,8 @@ static size_t end_round(struct zone *z, const struct purge *p, enum give_cause c
     lock_acquire(&z->lock, RANK_ZONE);
     z->purge_calls += p->calls;
     z->purge_failures += p->refused;
-    size_t n = put_back(z, p->gone);
+    size_t n = count_all(p->outcome.gone);
+    put_back(z, &p->outcome);
     if (n != 0) {
         struct give_view v = zone_view(z, now);
         z->purged_pages += n;
@@ -215,6 +263,7 @@ static size_t end_round(struct zone *z, const struct purge *p, enum give_cause c
         limit_uncharge(n << PAGE_SHIFT); /* under the lock: a fork child finds what is charged and what is there agree */
     }
     z->purger = NULL;
+    z->rounds++;
     lock_release(&z->lock);
     return n;
 }
@@ -223,15 +272,22 @@ static size_t end_round(struct zone *z, const struct purge *p, enum give_cause c
  * *failed: the system refused all of a round. */
 static size_t purge_down(struct zone *z, size_t keep, enum give_cause cause, uint64_t now, bool *failed)
 {
-    size_t total = 0, n, dirty = load_relaxed(&z->dirty_pages), left = dirty > keep ? dirty - keep : 0;
+    size_t total = 0, dirty = load_relaxed(&z->dirty_pages), left = dirty > keep ? dirty - keep : 0;
+    bool parked = false;
     *failed = false;
-    while (!*failed && left > 0 && (n = begin_round(z, keep, left)) != 0) {
+    while (!*failed && left > 0 && begin_round(z, keep, left) != 0) {
         struct purge p = {0};
         purge_isolated(z, &p);
         size_t gone = end_round(z, &p, cause, now);
         *failed = gone == 0;
+        parked |= p.refused > 0;
         total += gone;
-        left -= n;
+        left -= gone + count_all(p.outcome.refused); /* those passed by come again */
+    }
+    if (parked) {
+        lock_acquire(&z->lock, RANK_ZONE);
+        unpark(z);
+        lock_release(&z->lock);
     }
     return total;
 }
@@ -242,6 +298,28 @@ size_t zone_purge(unsigned node, size_t keep)
     if (opt.purge == OPT_PURGE_OFF)
         return 0;
     return purge_down(&zones[node], keep >> PAGE_SHIFT, GIVE_AGE, clock_coarse_ms(), &failed) << PAGE_SHIFT;
+}
+
+/* Is another thread at a round of purging? *round: which. */
+static bool others_purge(struct zone *z, uint32_t *round)
+{
+    lock_acquire(&z->lock, RANK_ZONE);
+    bool under_way = z->purger != NULL && z->purger != this_thread();
+    *round = z->rounds;
+    lock_release(&z->lock);
+    return under_way;
+}
+
+bool zone_await_purge(unsigned node)
+{
+    uint32_t first, now;
+    bool any = others_purge(&zones[node], &first), still = any;
+    for (unsigned i = 0; still && i < AWAIT_LOOKS; i++) {
+        struct timespec t = {.tv_nsec = AWAIT_NS};
+        sys_call3(SYS_nanosleep, (long)&t, 0, 0);
+        still = others_purge(&zones[node], &now) && now == first;
+    }
+    return any;
 }
 
 /* ---- when and how much ---- */
@@ -311,6 +389,8 @@ void zone_fork_open(bool child)
             put_back(z, NULL);
             z->purger = NULL;
         }
+        if (child)
+            unpark(z);
         lock_fork_open(&z->lock);
     }
 }

@@ -11,6 +11,11 @@
 #include <sys/mman.h>
 
 enum { RESIDENT_PAGES = 512 }; /* os pages asked about at once */
+enum { HUGE_BYTES = 2 << 20 }; /* a huge page of most machines; where it is another, nothing breaks */
+
+#ifndef MREMAP_DONTUNMAP /* Linux 5.7 */
+#define MREMAP_DONTUNMAP 4
+#endif
 
 static struct vm_failure last_failure; /* racy on purpose: a message, not a decision */
 static size_t page_size;               /* 0 until asked for; every thread computes the same value */
@@ -112,21 +117,77 @@ int vm_purge_lazily(void *p, size_t size)
     return advise(p, size, MADV_FREE);
 }
 
+/* Result: the address, or -errno. */
+static long remap(void *p, size_t old_size, size_t new_size, int flags, void *to)
+{
+    if (!load_relaxed(&through_libc))
+        return sys_call6(SYS_mremap, (long)p, (long)old_size, (long)new_size, flags, (long)to, 0);
+    int saved = errno;
+    void *q = mremap(p, old_size, new_size, flags, to);
+    long ret = q == MAP_FAILED ? -errno : (long)q;
+    errno = saved;
+    return ret;
+}
+
+static bool is_error(long ret)
+{
+    return ret < 0 && ret > -4096;
+}
+
+/* Move to a multiple of align: the place is taken first, and the mapping laid over it. */
+static long remap_aligned(void *p, size_t old_size, size_t new_size, size_t align)
+{
+    void *to = vm_map_aligned(new_size, align, false);
+    if (to == NULL)
+        return -ENOMEM;
+    long ret = remap(p, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+    if (is_error(ret))
+        vm_unmap(to, new_size);
+    else
+        sub_relaxed(&mapped_bytes, new_size);
+    return ret;
+}
+
 void *vm_remap(void *p, size_t old_size, size_t new_size)
 {
-    long ret;
-    if (load_relaxed(&through_libc)) {
-        int saved = errno;
-        void *q = mremap(p, old_size, new_size, MREMAP_MAYMOVE);
-        ret = q == MAP_FAILED ? -errno : (long)q;
-        errno = saved;
-    } else {
-        ret = sys_call6(SYS_mremap, (long)p, (long)old_size, (long)new_size, MREMAP_MAYMOVE, 0, 0);
+    bool huge = old_size >= HUGE_BYTES && new_size > old_size && ((uintptr_t)p & (HUGE_BYTES - 1)) == 0;
+    long ret = -ENOMEM;
+    if (huge) {
+        ret = remap(p, old_size, new_size, 0, NULL);
+        if (is_error(ret))
+            ret = remap_aligned(p, old_size, new_size, HUGE_BYTES);
     }
-    if (ret < 0 && ret > -4096)
+    if (is_error(ret))
+        ret = remap(p, old_size, new_size, MREMAP_MAYMOVE, NULL);
+    if (is_error(ret))
         return fail("mremap", new_size, (int)-ret);
     add_relaxed(&mapped_bytes, new_size - old_size);
     return (void *)ret;
+}
+
+/* Pages move only to a mapping of their old length; it is made longer afterwards, in the room that was kept for it, or,
+ * if somebody has taken that meanwhile, elsewhere. */
+void *vm_move_out(void *p, size_t old_size, size_t new_size, size_t align)
+{
+    char *to = vm_map_aligned(new_size, align, false);
+    if (to == NULL)
+        return NULL;
+    long ret = remap(p, old_size, old_size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
+    if (is_error(ret)) {
+        vm_unmap(to, new_size);
+        return fail("mremap", new_size, (int)-ret);
+    }
+    if (new_size == old_size)
+        return to;
+    if (vm_unmap(to + old_size, new_size - old_size) == 0) {
+        char *grown = vm_remap(to, old_size, new_size);
+        if (grown != NULL)
+            return grown;
+    }
+    /* The contents have moved, and must go back. */
+    remap(to, old_size, old_size, MREMAP_MAYMOVE | MREMAP_FIXED, p);
+    sub_relaxed(&mapped_bytes, old_size);
+    return NULL;
 }
 
 size_t vm_resident(const void *p, size_t size)

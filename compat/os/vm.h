@@ -45,8 +45,14 @@ int vm_purge_more(void *p, size_t size);
  * contents until written. Fails: -errno. Locks: none may be held. */
 int vm_purge_lazily(void *p, size_t size);
 
-/* What: resize a mapping made by vm_map, moving it if need be. Fails: NULL and the old one is untouched. */
+/* What: resize a mapping made by vm_map, moving it if need be; one of several huge pages that begins at a multiple of
+ * them does so afterwards too, as else each of its huge pages would be broken up. Fails: NULL and the old one is
+ * untouched. Cost: one mremap, or two and what vm_map_aligned takes. */
 void *vm_remap(void *p, size_t old_size, size_t new_size);
+
+/* What: move the contents of a part of a mapping into a mapping of its own, new_size >= old_size, at a multiple of align;
+ * the part stays mapped and reads as zero. Fails: NULL, unchanged. Cost: up to six system calls, no copying. */
+void *vm_move_out(void *p, size_t old_size, size_t new_size, size_t align);
 
 /* What: bytes of a range that are in memory, by mincore; 0 where the system does not say. For statistics. */
 size_t vm_resident(const void *p, size_t size);

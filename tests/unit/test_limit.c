@@ -173,3 +173,39 @@ TEST(limit, one_hears_it)
     }
     set_limits(0, 0);
 }
+
+/* Threads seldom ask so close together that both see the news: here both have, and one is to act on it. */
+TEST(limit, of_two_who_heard_one_takes_it)
+{
+    size_t base = limit_stats().charged;
+    while (limit_soft_passed())
+        ;
+    set_limits(base + 100, 0);
+    EXPECT(!limit_soft_heard() && !limit_soft_take());
+    EXPECT(limit_charge(101));
+    bool one = limit_soft_heard(), other = limit_soft_heard();
+    EXPECT(one && other);
+    one = limit_soft_take();
+    other = limit_soft_take();
+    EXPECT(one && !other);
+    EXPECT(!limit_soft_heard() && !limit_soft_passed());
+    limit_uncharge(101);
+    set_limits(0, 0);
+}
+
+/* What comes back is counted whether it fits or not, and heard of. */
+TEST(limit, what_comes_back_passes_any_limit)
+{
+    size_t base = limit_stats().charged;
+    while (limit_soft_passed())
+        ;
+    set_limits(base + 100, base + 200);
+    limit_charge_anyway(0);
+    EXPECT(!limit_soft_passed());
+    limit_charge_anyway(300);
+    EXPECT_EQ(limit_stats().charged, base + 300);
+    EXPECT(limit_soft_passed());
+    EXPECT(!limit_charge(1));
+    limit_uncharge(300);
+    set_limits(0, 0);
+}

@@ -9,14 +9,16 @@
 #include "core/opt.h"
 #include "core/pcp.h"
 #include "core/pcp_tune.h"
+#include "core/rank.h"
 #include "core/zone.h"
+#include "core/zone_impl.h"
 
 #include <sched.h>
 
 static struct pcp_limits limits; /* as pcp_init has them */
 static size_t shards;
 
-/* Every shard is empty and has counted nothing. */
+/* Every shard is empty and has counted nothing; no page is dirty and no spike under way, whatever other tests left. */
 static void begin(void)
 {
     shards = pow2_up(cpu_count());
@@ -24,6 +26,9 @@ static void begin(void)
     unit_pin();
     pcp_drain();
     pcp_spike_over();
+    zone_purge(NODE, 0);
+    zones[NODE].give.spiking = false;
+    store_relaxed(&zones[NODE].spiking, 0);
 }
 
 static void end(void)
@@ -529,4 +534,154 @@ TEST(pcp, threads_never_share_a_run)
     pcp_drain();
     zone_check(NODE);
     EXPECT_EQ(zone_stats(NODE).out, out);
+}
+
+/* ---- nobody is kept from a shard by the zone ---- */
+
+static uint32_t zone_held, zone_let_go;
+
+static void *hold_zone(void *arg)
+{
+    (void)arg;
+    lock_acquire(&zones[NODE].lock, RANK_ZONE);
+    store_release(&zone_held, 1);
+    while (load_acquire(&zone_let_go) == 0)
+        sched_yield();
+    lock_release(&zones[NODE].lock);
+    return NULL;
+}
+
+static bool zone_is_waited_for(void)
+{
+    return load_relaxed(&zones[NODE].lock.word) == 2;
+}
+
+/* Run body in a thread while another has the zone's lock; when it waits for that, run meanwhile and let go. */
+static void beside_the_zone(void *(*body)(void *), void *arg, void (*meanwhile)(void))
+{
+    pthread_t holder, waiter;
+    store_relaxed(&zone_held, 0);
+    store_relaxed(&zone_let_go, 0);
+    EXPECT_EQ(pthread_create(&holder, NULL, hold_zone, NULL), 0);
+    while (load_acquire(&zone_held) == 0)
+        sched_yield();
+    EXPECT_EQ(pthread_create(&waiter, NULL, body, arg), 0);
+    while (!zone_is_waited_for())
+        sched_yield();
+    meanwhile();
+    store_release(&zone_let_go, 1);
+    pthread_join(waiter, NULL);
+    pthread_join(holder, NULL);
+}
+
+static void *alloc_one(void *pg)
+{
+    *(struct page **)pg = pcp_alloc(NODE, 0);
+    return NULL;
+}
+
+static void *free_one(void *pg)
+{
+    pcp_free(*(struct page **)pg, 0, false);
+    return NULL;
+}
+
+static void *drain_all(void *arg)
+{
+    (void)arg;
+    pcp_drain();
+    return NULL;
+}
+
+/* What others took of the shards' locks while body was kept waiting: what it takes itself and our own look are taken off. */
+static size_t taken_beside(void *(*body)(void *), void *arg, size_t own)
+{
+    size_t before = pcp_stats().lock_acquired;
+    beside_the_zone(body, arg, pcp_note_alloc); /* a try that says nothing where it fails */
+    return pcp_stats().lock_acquired - before - shards - own;
+}
+
+TEST(pcp, the_zone_is_waited_for_with_the_shard_free)
+{
+    enum { N = 200 };
+    struct page *pg[N], *one = NULL;
+    begin();
+    lay_in(2 * N);
+    EXPECT_EQ(taken_beside(alloc_one, &one, 2), 1); /* a refill: a hold to find nothing there, one for the rest of the run */
+    EXPECT(one != NULL && listed_pages() > 0);
+    EXPECT_EQ(taken_beside(drain_all, NULL, shards), 1);
+    take(pg, N, 0);
+    pcp_drain();
+    pcp_drain(); /* back to what it may hold when idle */
+    unsigned fill = limits.high_min == 0 ? 0 : limits.high_min - 1u;
+    give(pg, fill, 0);
+    EXPECT_EQ(listed_pages(), fill);
+    EXPECT_EQ(taken_beside(free_one, &pg[fill], 1), 1);
+    EXPECT(listed_pages() <= fill);
+    give(pg + fill + 1, N - fill - 1, 0);
+    pcp_free(one, 0, false);
+    end();
+}
+
+static struct page *ahead[PCP_HIGH_PAGES];
+
+/* One page less than the shard may hold; none of these frees drains. */
+static void fill_the_shard(void)
+{
+    for (unsigned i = 0; i + 1 < limits.high_max; i++) {
+        pcp_free(ahead[i], 0, false);
+        pcp_note_alloc();
+    }
+}
+
+/* INV-PCP-2: what a refill brings does not count on the room that it saw before. */
+TEST(pcp, a_refill_that_finds_the_shard_full_goes_back)
+{
+    enum { N = 200 };
+    struct page *pg[N], *one = NULL;
+    begin();
+    lay_in(4 * N);
+    take(pg, N, 0); /* refills are as large as they get, and so is what the shard may hold */
+    size_t n = 0;
+    for (; listed_pages() > 0 && n < PCP_HIGH_PAGES; n++)
+        EXPECT((ahead[n] = pcp_alloc(NODE, 0)) != NULL);
+    for (size_t i = 0; n + 1 < limits.high_max; i++) {
+        ahead[n++] = pg[i];
+        pg[i] = NULL;
+    }
+    size_t out = zone_stats(NODE).out >> PAGE_SHIFT, pages = pcp_stats().refill_pages;
+    beside_the_zone(alloc_one, &one, fill_the_shard);
+    pages = pcp_stats().refill_pages - pages;
+    EXPECT(pages > 2);
+    EXPECT_EQ(listed_pages(), limits.high_max - 1);
+    pcp_check();
+    EXPECT_EQ(zone_stats(NODE).out >> PAGE_SHIFT, out + 1);
+    for (unsigned i = 0; i < N; i++)
+        if (pg[i] != NULL)
+            pcp_free(pg[i], 0, false);
+    pcp_free(one, 0, false);
+    end();
+}
+
+static void take_the_shards(void)
+{
+    lock_fork_begin();
+    pcp_fork_hold();
+}
+
+TEST(pcp, a_refill_that_finds_the_shard_taken_goes_back)
+{
+    struct page *one = NULL;
+    begin();
+    lay_in(64);
+    size_t out = zone_stats(NODE).out >> PAGE_SHIFT, pages = pcp_stats().refill_pages;
+    beside_the_zone(alloc_one, &one, take_the_shards);
+    pcp_fork_open();
+    lock_fork_end();
+    EXPECT(one != NULL);
+    EXPECT(pcp_stats().refill_pages - pages > 1);
+    EXPECT_EQ(listed_pages(), 0);
+    EXPECT_EQ(zone_stats(NODE).out >> PAGE_SHIFT, out + 1);
+    pcp_free(one, 0, false);
+    end();
 }

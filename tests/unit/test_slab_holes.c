@@ -3,6 +3,10 @@
 #include "unit.h"
 
 #include "core/clean.h"
+#include "core/limit.h"
+#include "core/opt.h"
+#include "core/pcp.h"
+#include "core/region.h"
 #include "core/slab.h"
 #include "core/zone.h"
 
@@ -337,4 +341,87 @@ TEST(slab_holes, a_trim_takes_few_slabs_a_hold)
     EXPECT_EQ(slab_stats(c, NODE).empty, 0);
     slab_free_bulk(c, NODE, objs + (SLAB_HOLD_SLABS + 4) * per, n - (SLAB_HOLD_SLABS + 4) * per, "free");
     slab_check(c, NODE);
+}
+
+/* ---- INV-SLAB-6 ---- */
+
+/* Pages are charged while they are out of the zone or dirty in it, but for what the slabs know to be clean. */
+static void expect_charged(void)
+{
+    struct zone_stats z = zone_stats(NODE);
+    EXPECT_EQ(unit_charged_whole(), z.out + z.dirty + region_stats().bytes[REGION_LARGE]);
+}
+
+TEST(slab_holes, what_was_given_back_is_not_charged)
+{
+    static const size_t sizes[] = {16, 500, 4096, 20000};
+    uint64_t seed = 77;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        class_t c = size_to_class(sizes[i]);
+        unit_fresh();
+        expect_charged();
+        unsigned n = fill(c, SLABS);
+        expect_charged();
+        thin_out(c, n, 10, &seed);
+        size_t before = limit_stats().charged, given = slab_holes(c, NODE, SIZE_MAX);
+        EXPECT(given > 0 || vm_page_size() > class_to_size(c));
+        EXPECT_EQ(limit_stats().charged, before - given);
+        expect_charged();
+        fill_again(c, n);
+        expect_charged();
+        EXPECT(limit_stats().charged >= before); /* all of it is in use again */
+        free_rest(c, n);
+        slab_trim(c, NODE);
+        expect_charged();
+    }
+}
+
+/* A slab that nobody has written to costs nothing yet. */
+TEST(slab_holes, fresh_slabs_are_charged_as_they_are_used)
+{
+    class_t c = size_to_class(32768);
+    unit_fresh();
+    zone_purge(NODE, 0);
+    size_t before = limit_stats().charged;
+    void *p;
+    EXPECT_EQ(slab_alloc_bulk(c, NODE, &p, 1, 1), 1);
+    before += pcp_stats().bytes; /* of a refill; nothing was there before */
+    EXPECT_EQ(limit_stats().charged - before, class_to_size(c) > vm_page_size() ? class_to_size(c) : vm_page_size());
+    slab_free_bulk(c, NODE, &p, 1, "free");
+    slab_trim(c, NODE);
+    expect_charged();
+}
+
+/* Under a hard limit no hole is filled that does not fit, and free objects that cost nothing are still to be had. */
+static void holes_under_a_limit(void *arg)
+{
+    (void)arg;
+    class_t c = size_to_class(PAGE_BYTES / 2);
+    unsigned per = size_info[c].objs;
+    void *p;
+    fill(c, 3);
+    drop(c, 1); /* the first slab, the fullest, has a hole ... */
+    drop(c, 2);
+    MUST(slab_holes(c, NODE, SIZE_MAX) > 0);
+    for (unsigned i = 0; i < 6; i++)
+        drop(c, per + i / 3 * per + i % 3); /* ... the other two have free objects that are charged */
+    pcp_drain();
+    zone_purge(NODE, 0); /* no pages that are charged already for another slab */
+    opt.hard_limit = limit_stats().charged;
+    for (int i = 0; i < 6; i++) {
+        MUST(slab_alloc_bulk(c, NODE, &p, 1, 1) == 1);
+        MUST(p != objs[1] && p != objs[2]);
+    }
+    MUST(slab_alloc_bulk(c, NODE, &p, 1, 1) == 0);
+    MUST(limit_stats().charged <= opt.hard_limit);
+    slab_check(c, NODE);
+    opt.hard_limit += head(objs[0])->nclean * vm_page_size();
+    MUST(slab_alloc_bulk(c, NODE, &p, 1, 1) == 1);
+    MUST(p == objs[1] || p == objs[2]);
+    MUST(limit_stats().charged <= opt.hard_limit);
+}
+
+TEST(slab_holes, a_hard_limit_keeps_holes_empty)
+{
+    unit_alone(holes_under_a_limit, NULL);
 }

@@ -5,6 +5,7 @@
 #include "compat/os/vm.h"
 #include "core/clean.h"
 #include "core/opt.h"
+#include "core/reclaim.h"
 #include "core/slab.h"
 #include "core/slab_impl.h"
 
@@ -315,6 +316,25 @@ static void refuse_each(void)
 TEST(slab_sweep, a_refused_purge_ends_the_sweep_and_breaks_nothing)
 {
     alone(refuse_each);
+}
+
+static void refuse_then_ask_again(void)
+{
+    make_holes(4);
+    unit_madvise_hook = refuse;
+    calls = 0;
+    refuse_at = 1;
+    MUST(slab_holes(C, NODE, SIZE_MAX) == 0 && calls == 1);
+    MUST(slab_holes(C, NODE, SIZE_MAX) == 0 && calls == 1); /* remembered */
+    size_t clean = slab_stats(C, NODE).clean;
+    MUST(reclaim_trim(0)); /* not by who asks for it */
+    MUST(slab_stats(C, NODE).clean > clean);
+    free_all();
+}
+
+TEST(slab_sweep, a_trim_does_not_mind_an_earlier_refusal)
+{
+    alone(refuse_then_ask_again);
 }
 
 static void sweep_without_purge(void *arg)

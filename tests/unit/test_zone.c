@@ -432,7 +432,7 @@ static void child_of_a_purge(void *arg)
     zone_check(NODE);
     struct zone_stats z = zone_stats(NODE);
     MUST(z.out == at_rest.out && z.dirty == at_rest.dirty && z.clean == at_rest.clean);
-    MUST(limit_stats().charged == z.out + z.dirty + region_stats().bytes[REGION_LARGE]);
+    MUST(unit_charged_whole() == z.out + z.dirty + region_stats().bytes[REGION_LARGE]);
     MUST(zone_purge(NODE, 0) == at_rest.dirty); /* nobody else is at it here */
     MUST(zone_stats(NODE).dirty == 0);
     zone_check(NODE);
@@ -475,4 +475,25 @@ TEST(zone, fork_child_gets_back_what_was_being_purged)
 {
     unit_fork_handlers();
     unit_alone(fork_in_a_purge, NULL);
+}
+
+/* Bytes of descriptors that no page fault is ahead of. Units: address space, one step a call. */
+static bool described(const char *a)
+{
+    size_t os_page = vm_page_size();
+    uintptr_t pg = (uintptr_t)pmap_page(a) & ~(os_page - 1), b = (uintptr_t)pmap_block(a) & ~(os_page - 1);
+    return vm_resident((void *)pg, os_page) == os_page && vm_resident((void *)b, os_page) == os_page;
+}
+
+/* Holds take no page fault: a window's descriptors are touched before it is entered. */
+TEST(zone, descriptors_of_a_window_are_there_before_they_are_used)
+{
+    enum { PAGES = 1024 };
+    struct region r;
+    /* A new window in a fresh process, and so long that only the first page's descriptor is written for it. */
+    struct page *pg = zone_alloc(NODE, PAGES, 1);
+    EXPECT(pg != NULL && region_find(page_address(pg), &r));
+    for (size_t at = 0; at < r.size; at += PAGE_BYTES)
+        EXPECT(described(r.base + at));
+    zone_free(pg, PAGES, true);
 }

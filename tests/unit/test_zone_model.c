@@ -143,7 +143,7 @@ static void compare(void)
     MUST(z.clean == sum[CLEAN] << PAGE_SHIFT);
     zone_check(NODE);
     /* what may be resident is charged, and nothing else */
-    MUST(limit_stats().charged == z.out + z.dirty + region_stats().bytes[REGION_LARGE]);
+    MUST(unit_charged_whole() == z.out + z.dirty + region_stats().bytes[REGION_LARGE]);
 }
 
 static void forget(void)
@@ -625,7 +625,7 @@ static void run_trace(void *arg)
     compare();
     MUST(masks_kept > 0 || !t->masks);
     MUST(zone_stats(NODE).out == out);
-    MUST(limit_stats().charged == out + region_stats().bytes[REGION_LARGE]);
+    MUST(unit_charged_whole() == out + region_stats().bytes[REGION_LARGE]);
     forget();
 }
 

@@ -243,7 +243,7 @@ static void each_madvise_fails(void *arg)
             MUST(k > 1 || met >= 10); /* else there was nothing to fail */
             zone_purge(NODE, 0);
             MUST(zone_stats(NODE).dirty == 0);
-            MUST(limit_stats().charged == zone_stats(NODE).out + region_stats().bytes[REGION_LARGE]);
+            MUST(unit_charged_whole() == zone_stats(NODE).out + region_stats().bytes[REGION_LARGE]);
             zone_check(NODE);
         }
 }
@@ -280,6 +280,36 @@ static void purge_around_locked_pages(void *arg)
 TEST(zone_purge, locked_pages_keep_only_their_block)
 {
     unit_alone(purge_around_locked_pages, NULL);
+}
+
+/* More ranges are locked, one after the other, than a purge tries in a row. */
+static void purge_around_many(void *arg)
+{
+    enum { BLOCKS = 32, LOCKED = 12 };
+    (void)arg;
+    zone_purge(NODE, 0);
+    struct page *pg = zone_alloc(NODE, BLOCKS * BLOCK_PAGES, BLOCK_PAGES);
+    MUST(pg != NULL);
+    fill(pg, BLOCKS * BLOCK_PAGES, 3);
+    char *locked = page_address(pg) + BLOCKS / 2 * BLOCK_BYTES; /* extents are purged from their ends, 16 blocks a round */
+    for (size_t i = 0; i < LOCKED; i++)
+        if (sys_call3(SYS_mlock, (long)(locked + i * BLOCK_BYTES), (long)vm_page_size(), 0) != 0)
+            return;
+    zone_free(pg, BLOCKS * BLOCK_PAGES, false);
+    size_t failures = zone_stats(NODE).purge_failures;
+    MUST(zone_purge(NODE, 0) == (BLOCKS - LOCKED) * BLOCK_PAGES * PAGE_BYTES);
+    MUST(zone_stats(NODE).dirty == LOCKED * BLOCK_PAGES * PAGE_BYTES);
+    failures = zone_stats(NODE).purge_failures - failures;
+    MUST(failures >= LOCKED && failures <= 2 * LOCKED);
+    zone_check(NODE);
+    sys_call3(SYS_munlock, (long)locked, (long)(LOCKED * BLOCK_BYTES), 0);
+    MUST(zone_purge(NODE, 0) == LOCKED * BLOCK_PAGES * PAGE_BYTES);
+    zone_check(NODE);
+}
+
+TEST(zone_purge, what_follows_many_locked_ranges_still_goes)
+{
+    unit_alone(purge_around_many, NULL);
 }
 
 /* Where all is refused a purge gives up after a few calls, and relaxing hardly calls at all. */
@@ -341,7 +371,7 @@ static void purge_with_a_forking_shim(void *arg)
     unit_madvise_hook = fork_in_madvise;
     MUST(zone_purge(NODE, 0) == dirty);
     MUST(zone_stats(NODE).dirty == 0);
-    MUST(limit_stats().charged == zone_stats(NODE).out + region_stats().bytes[REGION_LARGE]);
+    MUST(unit_charged_whole() == zone_stats(NODE).out + region_stats().bytes[REGION_LARGE]);
     zone_check(NODE);
     pg = zone_alloc(NODE, 64, 1);
     MUST(pg->zeroed && unit_is_zero(page_address(pg), 64 * PAGE_BYTES));
@@ -456,7 +486,7 @@ static void threads_and_limit(void *arg)
     MUST(sum > 0);
     struct zone_stats z = zone_stats(NODE);
     MUST(z.out == out);
-    MUST(limit_stats().charged == z.out + z.dirty + region_stats().bytes[REGION_LARGE]);
+    MUST(unit_charged_whole() == z.out + z.dirty + region_stats().bytes[REGION_LARGE]);
     MUST(limit_stats().charged <= opt.hard_limit);
     zone_check(NODE);
     /* nothing is lost to the limit: all of it is to be had by one */
@@ -471,4 +501,56 @@ static void threads_and_limit(void *arg)
 TEST(zone_purge, hard_limit_holds_beside_threads)
 {
     unit_alone(threads_and_limit, NULL);
+}
+
+/* ---- a request beside another thread's purge ---- */
+
+static uint32_t stage;
+static uint64_t asked_at;
+
+/* In the middle of the purge: until the other thread has been refused, which it sees by the zone's lock. */
+static void wait_for_the_request(void)
+{
+    unit_madvise_hook = NULL;
+    store_release(&stage, 1);
+    while (load_acquire(&stage) < 2 || load_relaxed(&zones[NODE].lock.acquired) < asked_at + 2)
+        sched_yield();
+}
+
+static void purge_or_ask(unsigned thread)
+{
+    if (thread == 0) {
+        unit_madvise_hook = wait_for_the_request;
+        MUST(zone_purge(NODE, 0) > 0);
+        MUST(unit_madvise_hook == NULL);
+        return;
+    }
+    while (load_acquire(&stage) < 1)
+        sched_yield();
+    MUST(zone_stats(NODE).dirty == 0);
+    asked_at = load_relaxed(&zones[NODE].lock.acquired);
+    store_release(&stage, 2);
+    struct page *pg = zone_alloc(NODE, 128, 1);
+    MUST(pg != NULL); /* all that the limit allows is in flight */
+    zone_free(pg, 128, false);
+}
+
+static void ask_beside_a_purge(void *arg)
+{
+    (void)arg;
+    vm_use_libc();
+    zone_purge(NODE, 0);
+    struct page *pg = zone_alloc(NODE, 128, 1);
+    MUST(pg != NULL);
+    zone_free(pg, 128, false);
+    opt.hard_limit = limit_stats().charged;
+    store_relaxed(&stage, 0);
+    unit_threads(2, purge_or_ask);
+    MUST(!zone_await_purge(NODE));
+    zone_check(NODE);
+}
+
+TEST(zone_purge, a_request_waits_for_pages_in_flight)
+{
+    unit_alone(ask_beside_a_purge, NULL);
 }

@@ -4,9 +4,11 @@
 #include "compat/os/sys.h"
 #include "compat/os/tls.h"
 #include "core/alloc.h"
-#include "core/reclaim.h"
 #include "core/fast.h"
 #include "core/life.h"
+#include "core/limit.h"
+#include "core/reclaim.h"
+#include "core/slab.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -294,6 +296,14 @@ void *unit_malloc(size_t size)
 void unit_free(void *p)
 {
     free_fast(p, free_slow);
+}
+
+size_t unit_charged_whole(void)
+{
+    size_t sum = limit_stats().charged;
+    for (class_t c = 0; c < SIZE_CLASSES; c++)
+        sum += slab_stats(c, NODE).clean;
+    return sum;
 }
 
 static cpu_set_t saved_cpus;

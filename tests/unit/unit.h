@@ -94,6 +94,9 @@ enum { NODE = 0 };
 /* What: give everything free back, so that a class holds no slab unless objects are live. */
 void unit_fresh(void);
 
+/* What: what the limits would have charged if slabs had no clean os pages. */
+size_t unit_charged_whole(void);
+
 /* What: malloc and free as programs call them: the hit path, then the slow one. */
 void *unit_malloc(size_t size);
 void unit_free(void *p);

@@ -29,6 +29,7 @@ static int purge_later(void *p, size_t size)
 #define zone_relax swapped_relax
 #define zone_spiking swapped_spiking
 #define zone_owes swapped_owes
+#define zone_await_purge swapped_await
 #define zone_fork_hold swapped_fork_hold
 #define zone_fork_open swapped_fork_open
 #include "core/zone_purge.c"
