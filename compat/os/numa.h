@@ -49,8 +49,8 @@ extern struct numa_map *numa_map; /* NULL: one node */
 /* What: find out about nodes; no more than `most` get an index (what the caller's tables can tell apart), nodes beyond
  * lead to the nearest of those. Calls: one system call where one node is allowed, and no file is opened; else it opens
  * libnuma if there is one, and closes it again. prepare (or NULL) makes the caller's tables for so many nodes before
- * anybody is told of them; false: one node. Context: our constructor, once, before there are threads; it may call
- * malloc through libnuma. Fails: silently, one node. Leaves errno alone. */
+ * anybody is told of them; false: one node. Context: our constructor, once, before there are threads; the loader may call
+ * malloc meanwhile, so no lock may be held. Fails: silently, one node. Leaves errno alone. */
 void numa_init(unsigned most, bool (*prepare)(unsigned count));
 
 /* What: the same with another system. For tests. */

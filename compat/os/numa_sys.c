@@ -2,6 +2,11 @@
 /*
  * The system that numa.c asks: the kernel for what it tells without a file, and libnuma, if there is one, for distances
  * and for the nodes of cpus. It is opened by name, never linked: linking it costs every program files and calls at start.
+ *
+ * It gets a name space of its own, with a C library of its own. Our constructor runs before the C library's, and a plain
+ * dlopen there runs that one on the way, with the arguments it will only have set afterwards: environ, the program's name
+ * and what later modules' constructors are given would be NULL for the life of the process. So nothing that libnuma does
+ * reaches the program: its malloc is the other C library's, its probing of policies ends before the program starts.
  */
 #define _GNU_SOURCE
 #include "numa.h"
@@ -43,7 +48,7 @@ static void close_lib(void)
 
 static bool open_lib(void)
 {
-    lib.handle = dlopen("libnuma.so.1", RTLD_NOW | RTLD_LOCAL);
+    lib.handle = dlmopen(LM_ID_NEWLM, "libnuma.so.1", RTLD_NOW | RTLD_LOCAL);
     if (lib.handle == NULL) {
         dlerror(); /* the program's own next look at it must not find our failure */
         return false;

@@ -3,6 +3,7 @@
 # Inside the guest: the NUMA programs under each allocator. tests/guest/numa starts it with
 #   ALLOCATORS  names, of libc jemalloc sheaf; sheaf alone is judged
 #   TESTS       which of the functions below
+#   NODES       that are homes: with cpus and memory
 #   MIB_LOCAL MIB_HANDOVER MESSAGES   how much
 # Prints lines of tab-separated words: fig TEST FIGURE ALLOCATOR VALUE, and verdict TEST ALLOCATOR ok|failed|skipped WORDS.
 tab=$(printf '\t')
@@ -93,6 +94,46 @@ bound() {
     wrap=
 }
 
+# A cpuset leaves the memory of node 1 alone, whatever cpu a thread is on.
+cpuset() {
+    group=/sys/fs/cgroup/sheaf
+    echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
+    mkdir $group
+    echo 1 >$group/cpuset.mems
+    printf 'echo $$ >%s/cgroup.procs\nexec "$@"\n' $group >cpuset.sh
+    wrap="sh cpuset.sh"
+    row "cpuset.mems 1" numa_policy %judge=99
+    wrap=
+}
+
+# Node 1 is full but for 24 MiB (beyond that the kernel would kill who fills it): who runs there gets memory elsewhere, and work goes on.
+full() {
+    mkdir -p /tmp/full
+    mount -t tmpfs -o size=100%,mpol=bind:1 full /tmp/full
+    mib=$(awk '/MemFree/ { print int($4 / 1024) - 24 }' /sys/devices/system/node/node1/meminfo)
+    dd if=/dev/zero of=/tmp/full/hog bs=1M count="$mib" 2>/dev/null
+    wrap="numactl --cpunodebind=1"
+    row "node 1 full" numa_local --threads 4 --mib "$MIB_LOCAL" %judge=0
+    wrap=
+    umount /tmp/full
+}
+
+# Cpus go and come while threads work.
+hotplug() {
+    name=hotplug alloc=sheaf status=0
+    LD_PRELOAD=/t/libsheaf.so numa_work 100 >out 2>err &
+    worker=$!
+    rounds=0
+    while kill -0 $worker 2>/dev/null; do
+        for cpu in 7 5 3; do echo 0 >/sys/devices/system/cpu/cpu$cpu/online; done
+        for cpu in 3 5 7; do echo 1 >/sys/devices/system/cpu/cpu$cpu/online; done
+        rounds=$((rounds + 1))
+    done
+    wait $worker || status=$?
+    printf 'fig\t%s\trounds of 3 cpus\tsheaf\t%s\n' $name $rounds
+    verdict
+}
+
 # Nothing visible: same output, nothing on standard error, same status, with and without.
 refused() {
     for alloc in $ALLOCATORS; do
@@ -106,6 +147,17 @@ refused() {
             verdict
         done
     done
+}
+
+# The unit tests of nodes and cpus, on a machine that has some.
+unit() {
+    [ -x /t/suite_unit ] || return
+    name="unit tests" alloc=sheaf
+    SHEAF_TEST_NODES=$NODES suite_unit --filter '@(numa|cpu)/*' >out 2>err
+    status=$?
+    grep -q 'Tested: .*[1-9]' err || status=1
+    [ $status -ne 0 ] || : >err
+    verdict
 }
 
 # One node: no libnuma, one question.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Work whose output is always the same: numa_work [rounds]. Eight threads allocate, hand what they have to the next
- * thread, which checks and frees it. Prints one line about the contents it saw.
+ * thread, which checks and frees it. Prints one line about the contents it saw. First it checks that it was started as any
+ * program: with an environment and a name.
  */
 #include "proc_util.h"
 
@@ -32,6 +33,8 @@ static void *thread(void *arg)
 int main(int argc, char **argv)
 {
     pthread_t t[THREADS];
+    CHECK(environ && environ[0] && getenv("PATH"));
+    CHECK(strcmp(program_invocation_name, argv[0]) == 0);
     rounds = arg_count(argc, argv, 1, 20);
     CHECK(pthread_barrier_init(&together, NULL, THREADS) == 0);
     for (int i = 0; i < THREADS; i++)
