@@ -112,7 +112,12 @@ static struct numa_map *map_new(unsigned count, const struct plan *p)
     if (m == NULL)
         return NULL;
     char *at = (char *)(m + 1);
-    *m = (struct numa_map){size, count, p->node_slots, p->cpu_slots, (uint32_t *)at, NULL, NULL, NULL};
+    *m = (struct numa_map){.size = size,
+                           .count = count,
+                           .node_slots = p->node_slots,
+                           .cpu_slots = p->cpu_slots,
+                           .made_up = p->sys != &numa_real_system,
+                           .real = (uint32_t *)at};
     at += count * sizeof *m->real;
     m->order = carve(&at, (size_t)count * count);
     m->home_of_node = carve(&at, m->node_slots);
@@ -278,7 +283,7 @@ static unsigned home_of_cpu(const struct numa_map *m, unsigned cpu)
 
 unsigned numa_here_slow(const struct numa_map *m)
 {
-    int node = cpu_node_filled();
+    int node = UNLIKELY(m->made_up) ? -1 : cpu_node_filled();
     if (node >= 0)
         return home_of_node(m, node);
     int cpu = cpu_filled();

@@ -38,6 +38,7 @@ extern const struct numa_system numa_real_system;
 struct numa_map {
     size_t size;                        /* bytes of the mapping that all of it lies in */
     unsigned count, node_slots, cpu_slots;
+    bool made_up;                       /* not the kernel's system: its node of a thread means nothing, its cpu does */
     uint32_t *real;                     /* [count] */
     uint16_t *order;                    /* [count * count] */
     uint16_t *home_of_node;             /* [node_slots] */
