@@ -943,8 +943,9 @@ static void locked_memory(void *arg)
     enum { N = 16 };
     struct region *r[N];
     (void)arg;
-    if (mlockall(MCL_FUTURE) != 0)
-        return; /* not allowed here */
+    char *probe = mlockall(MCL_FUTURE) == 0 ? vm_map(vm_page_size(), false) : NULL;
+    if (probe == NULL || vm_resident(probe, vm_page_size()) == 0)
+        return; /* not allowed here, or a sanitizer is in the way */
     for (int i = 0; i < N; i++) {
         size_t before = region_stats().window_bytes;
         MUST((r[i] = region_map_large(4 * MIB, 1)) != NULL);
