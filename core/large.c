@@ -219,9 +219,9 @@ static void *map_own(size_t size, size_t room, size_t align)
     size_t page = vm_page_size(), usable = os_round(size);
     if (!limit_charge(usable))
         return NULL;
-    struct region *r = region_map_large(os_round(room), align < page ? page : align);
+    struct region *r = region_map_own(os_round(room), align < page ? page : align);
     if (r == NULL && large_drain(false) > 0)
-        r = region_map_large(os_round(room), align < page ? page : align);
+        r = region_map_own(os_round(room), align < page ? page : align);
     if (r == NULL)
         limit_uncharge(usable);
     return r == NULL ? NULL : dress_own(r, usable, clock_coarse_ms());
@@ -420,8 +420,8 @@ void large_complain(const void *p, const char *func)
         m.base = plain;
         misuse_abort(&m);
     }
-    if (region_find(plain, &r)) {
-        if (r.kind == REGION_LARGE) {
+    if (region_find(plain, &r) && region_of_program(&r)) {
+        if (r.kind == REGION_LARGE || r.kind == REGION_OWN) {
             m.what = "not the start of a block";
             m.state = NULL;
             m.base = r.base;
@@ -430,7 +430,7 @@ void large_complain(const void *p, const char *func)
         }
         misuse_abort(&m);
     }
-    if (pg->kind == PAGE_GONE && pg->base == plain && !vm_is_mapped(plain)) { /* mapped again: a stranger's */
+    if (pg->kind == PAGE_GONE && pg->base == plain && (region_is_gap(plain) || !vm_is_mapped(plain))) { /* mapped again: a stranger's */
         m.base = plain;
         misuse_abort(&m);
     }

@@ -56,7 +56,7 @@ void life_fork_prepare(void)
 static void open_all(bool child)
 {
     meta_fork_open();
-    region_fork_open();
+    region_fork_open(child);
     zone_fork_open(child);
     pcp_fork_open();
     slab_fork_open(child);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "meta.h"
 
+#include "compat/os/atomic.h"
 #include "compat/os/bits.h"
 #include "compat/os/lock.h"
 #include "compat/os/vm.h"
@@ -8,6 +9,8 @@
 #include "rank.h"
 
 #include <string.h>
+
+_Static_assert(sizeof(struct meta_chunk) <= 1 << META_MIN_SHIFT, "a chunk's first block describes it");
 
 enum {
     SIZES = META_MAX_SHIFT - META_MIN_SHIFT + 1,
@@ -25,6 +28,7 @@ struct free_block {
 
 static struct {
     struct lock lock;
+    const struct meta_chunk *chunks; /* newest; written under the META lock, read by anyone */
     struct free_block *free[SIZES]; /* META lock */
     char *bump, *end;          /* META lock: the rest of the newest chunk */
     size_t mapped, used;       /* META lock */
@@ -63,6 +67,17 @@ static void add_chunk_locked(char *p, size_t size)
     meta.mapped += size;
 }
 
+/* A chunk that was mapped begins with the description of itself. */
+static void add_mapped_chunk_locked(char *p, size_t size)
+{
+    struct meta_chunk *c = (struct meta_chunk *)(void *)p;
+    *c = (struct meta_chunk){.next = meta.chunks, .size = size};
+    add_chunk_locked(p, size);
+    meta.bump += (size_t)1 << META_MIN_SHIFT;
+    meta.used += (size_t)1 << META_MIN_SHIFT;
+    store_release(&meta.chunks, c); /* pairs with meta_chunks */
+}
+
 static void *take_block_locked(unsigned i, size_t leave)
 {
     size_t size = (size_t)1 << (META_MIN_SHIFT + i);
@@ -97,7 +112,7 @@ static bool grow(void)
     }
     lock_acquire(&meta.lock, RANK_META);
     if (p != NULL)
-        add_chunk_locked(p, size);
+        add_mapped_chunk_locked(p, size);
     else
         meta.scarce = true;
     meta.skip = p == NULL ? REFUSED_SKIP : 0;
@@ -168,6 +183,11 @@ struct meta_stats meta_stats(void)
         s.fresh = (size_t)(meta.end - meta.bump);
     lock_release(&meta.lock);
     return s;
+}
+
+const struct meta_chunk *meta_chunks(void)
+{
+    return load_acquire(&meta.chunks);
 }
 
 void meta_fork_hold(void)

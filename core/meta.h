@@ -40,6 +40,16 @@ struct meta_stats {
 
 struct meta_stats meta_stats(void);
 
+/* A chunk that was mapped. It lies at its own beginning, and is constant once it can be seen. */
+struct meta_chunk {
+    const struct meta_chunk *next; /* the one mapped before it */
+    size_t size;                   /* bytes, from this struct on */
+};
+
+/* What: all chunks but the static one, the newest first. Order: acquire; pairs with the release in meta.c. Context: any.
+ * For the layer of regions, which lists them: it is above this one, so it looks from time to time (its tree feeds on meta). */
+const struct meta_chunk *meta_chunks(void);
+
 /* What: fork: hold and open the lock. */
 void meta_fork_hold(void);
 void meta_fork_open(void);

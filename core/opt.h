@@ -18,6 +18,7 @@ extern struct opt opt;
 enum opt_purge { OPT_PURGE_ON, OPT_PURGE_OFF };
 enum opt_thp { OPT_THP_NEVER, OPT_THP_AUTO, OPT_THP_ALWAYS };
 enum opt_deepbind { OPT_DEEPBIND_DROP, OPT_DEEPBIND_KEEP };
+enum opt_maple_prealloc { OPT_MAPLE_PREALLOC_EXACT, OPT_MAPLE_PREALLOC_WORST };
 
 /* What: set options from a text of key:value pairs with commas between; NULL is fine. Each unknown key or bad value
  * prints one line and is skipped. Owner: the text is copied where it is kept. Context: constructor, one thread. */

@@ -47,7 +47,7 @@ void pmap_set_tags(struct page *pg, size_t npages, unsigned tag)
     }
 }
 
-static size_t leaf_bytes(void)
+size_t pmap_leaf_bytes(void)
 {
     return align_up(sizeof(struct pmap_leaf), vm_page_size());
 }
@@ -56,16 +56,16 @@ bool pmap_prepare(void)
 {
     if (load_relaxed(&spare_leaf) != NULL)
         return true;
-    struct pmap_leaf *leaf = vm_map(leaf_bytes(), false), *none = NULL;
+    struct pmap_leaf *leaf = vm_map(pmap_leaf_bytes(), false), *none = NULL;
     if (leaf != NULL && !cas_acq_rel(&spare_leaf, &none, leaf)) /* pairs with add_leaf's exchange */
-        vm_unmap(leaf, leaf_bytes());
+        vm_unmap(leaf, pmap_leaf_bytes());
     return leaf != NULL;
 }
 
 /* Map the leaf for one 4 GiB stretch. Two threads may race: one leaf wins, the other goes back. */
 static bool add_leaf(uintptr_t a)
 {
-    size_t size = leaf_bytes();
+    size_t size = pmap_leaf_bytes();
     struct pmap_leaf *leaf = vm_map(size, false);
     if (leaf == NULL)
         leaf = exchange_acquire(&spare_leaf, NULL); /* pairs with pmap_prepare's release */
@@ -92,12 +92,17 @@ bool pmap_cover(void *base, size_t size)
     return true;
 }
 
+void *pmap_leaf(uintptr_t a)
+{
+    return leaf_of(a);
+}
+
 size_t pmap_resident_bytes(void)
 {
     size_t sum = 0;
     for (size_t i = 0; i < (size_t)1 << PMAP_ROOT_BITS; i++) {
         struct pmap_leaf *leaf = leaf_of(i << PMAP_LEAF_SHIFT);
-        sum += leaf == NULL ? 0 : vm_resident(leaf, leaf_bytes());
+        sum += leaf == NULL ? 0 : vm_resident(leaf, pmap_leaf_bytes());
     }
     return sum;
 }

@@ -186,6 +186,11 @@ bool pmap_cover(void *base, size_t size);
  * may. Locks: none may be held. Fails: false (no memory). */
 bool pmap_prepare(void);
 
+/* What: the memory of the leaf for the 4 GiB around an address: its first byte, or NULL; and the size of any leaf. For the
+ * list of regions. Context: any time. */
+void *pmap_leaf(uintptr_t a);
+size_t pmap_leaf_bytes(void);
+
 /* What: bytes of leaves that cost memory. Cost: a look at every leaf, for statistics. */
 size_t pmap_resident_bytes(void);
 

@@ -13,7 +13,8 @@ enum lock_rank {
     RANK_SLAB,    /* slab.c: list lock, one a class and node */
     RANK_PCP,     /* pcp.c: one a shard */
     RANK_ZONE,    /* zone.c: one a node */
-    RANK_REGION,  /* region.c: list of regions */
+    RANK_REGION,  /* region_space.c: windows, lists of regions, the pools of tree nodes and region structs */
+    RANK_SPACE,   /* region_space.c: the tree of regions; inside REGION, or alone by a reader that gave up */
     RANK_META,    /* meta.c: metadata pools */
     RANKS
 };

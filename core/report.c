@@ -61,6 +61,28 @@ static void snapshot_class(struct report *r, class_t c, size_t cached)
     r->small_clean += rc->clean;
 }
 
+static int add_region(void *arg, const struct region *region)
+{
+    struct region_stats *sum = arg;
+    sum->bytes[region->kind] += region->size;
+    sum->count[region->kind]++;
+    return 0;
+}
+
+/* One walk of the tree names all that is mapped, by kind, but for gaps of windows and ends of less than a page of ours. */
+static void snapshot_regions(struct report *r)
+{
+    struct region_stats sum = {.gaps = 0};
+    region_walk(add_region, &sum);
+    r->window_bytes = sum.bytes[REGION_ZONE];
+    r->window_count = sum.count[REGION_ZONE];
+    r->own_bytes = sum.bytes[REGION_LARGE] + sum.bytes[REGION_OWN];
+    r->own_count = sum.count[REGION_LARGE] + sum.count[REGION_OWN];
+    r->stale_bytes = sum.bytes[REGION_STALE];
+    r->leaf_bytes = sum.bytes[REGION_LEAF];
+    r->gap_bytes = region_stats().gaps;
+}
+
 static void snapshot_pages(struct report *r)
 {
     for (unsigned node = 0; node < numa_count(); node++) {
@@ -75,11 +97,7 @@ static void snapshot_pages(struct report *r)
         r->zone_waits += z.lock_contended;
         r->purge_failures += z.purge_failures;
     }
-    struct region_stats rs = region_stats();
-    r->window_bytes = rs.bytes[REGION_WINDOW];
-    r->window_count = rs.count[REGION_WINDOW];
-    r->own_bytes = rs.bytes[REGION_LARGE];
-    r->own_count = rs.count[REGION_LARGE];
+    snapshot_regions(r);
     struct large_stats l = large_stats();
     r->run_bytes = l.run_pages << PAGE_SHIFT;
     r->large_bytes = l.large_pages << PAGE_SHIFT;
@@ -117,10 +135,10 @@ static void snapshot_beside(struct report *r)
     r->meta_static = m.in_library;
     r->meta_used = m.used;
     r->meta_fresh = m.fresh;
-    r->leaf_bytes = pmap_mapped_bytes();
     r->leaf_resident = pmap_resident_bytes();
     r->mapped = vm_mapped_bytes();
-    r->edges = minus(r->mapped, r->window_bytes + r->own_bytes + r->meta_bytes - r->meta_static + r->leaf_bytes);
+    r->edges = minus(r->mapped, r->window_bytes + r->own_bytes + r->stale_bytes + r->gap_bytes + r->meta_bytes -
+                                    r->meta_static + r->leaf_bytes);
     struct limit_stats l = limit_stats();
     r->charged = l.charged;
     r->limit_refusals = l.refusals;
@@ -135,7 +153,7 @@ static size_t resident_by_parts(const struct report *r)
     size_t small = r->small_live + r->small_cached + r->small_barn + r->small_free + r->small_waste;
     size_t blocks = r->run_usable + r->run_stale + r->large_usable + r->large_stale + r->own_usable + r->hot_bytes;
     size_t pages = r->pcp.resident + r->zone_dirty + r->zone_lazy;
-    return minus(small, r->small_clean) + blocks + pages + minus(r->meta_bytes, r->meta_static + r->meta_fresh) +
+    return minus(small, r->small_clean) + blocks + pages + r->stale_bytes + minus(r->meta_bytes, r->meta_static + r->meta_fresh) +
            r->leaf_resident;
 }
 
@@ -226,6 +244,8 @@ static void print_totals(struct fmt *f, const struct report *r)
     fmt_add(f, "beside them\n");
     row(f, "blocks with their own mapping", r->own_bytes, r->own_count);
     row(f, "of these, for the next request", r->hot_own_bytes, SIZE_MAX);
+    row(f, "freed, refused by the system", r->stale_bytes, SIZE_MAX);
+    row(f, "gaps in windows (not resident)", r->gap_bytes, SIZE_MAX);
     row(f, "metadata", r->meta_bytes - r->meta_static, SIZE_MAX);
     row(f, "page map leaves", r->leaf_bytes, SIZE_MAX);
     row(f, "edges", r->edges, SIZE_MAX);
@@ -298,6 +318,7 @@ NOINLINE static void json_totals(struct fmt *f, const struct report *r)
         {"zone_clean", r->zone_clean},     {"in_transit", r->in_transit},     {"windows", r->window_bytes},
         {"own", r->own_bytes},             {"meta", r->meta_bytes},           {"leaves", r->leaf_bytes},
         {"meta_static", r->meta_static},   {"edges", r->edges},
+        {"stale", r->stale_bytes},         {"gaps", r->gap_bytes},
         {"mapped", r->mapped},             {"purged", r->purged},             {"purge_calls", r->purge_calls},
         {"threads", r->threads},           {"slow_alloc", r->slow_alloc},     {"slow_free", r->slow_free},
         {"swaps", r->swaps},               {"refills", r->refills},           {"flushes", r->flushes},

@@ -36,7 +36,9 @@ struct report {
     size_t pcp_bytes, zone_dirty, zone_lazy, zone_clean;
     size_t in_transit;                   /* window bytes in none of the above: pages that some thread is moving */
     size_t window_bytes, window_count;
-    size_t own_bytes, own_count;         /* mappings of a block each */
+    size_t own_bytes, own_count;         /* mappings of a block each, and blocks in huge windows */
+    size_t stale_bytes;                  /* freed blocks in huge windows that the system has refused to take back */
+    size_t gap_bytes;                    /* of windows: in use by nobody, not resident */
     size_t own_usable;                   /* the blocks in them, without those that wait */
     size_t hot_own_bytes;                /* and those: given back but for what a few milliseconds can touch */
     size_t run_count, large_count;
@@ -45,7 +47,7 @@ struct report {
     size_t meta_bytes, meta_used, leaf_bytes;
     size_t meta_static;                  /* of meta_bytes: lies in the library's own data */
     size_t edges;                        /* what was mapped around windows to align them, and other small mappings */
-    size_t mapped;                       /* = windows + own + meta - meta_static + leaves + edges */
+    size_t mapped;                       /* = windows + own + stale + gaps + meta - meta_static + leaves + edges */
     size_t purged, purge_calls, purge_failures, credit;
     size_t zone_locks, zone_waits;       /* holds of the zones' locks, and those that had to wait */
     size_t hole_bytes, hole_calls, hole_failures; /* likewise, inside slabs */

@@ -79,11 +79,17 @@ enum {
 #define GIVE_FLOOR ((size_t)4 << 20)      /* free dirty bytes kept whatever the heap's size: default of the option keep */
 #define GIVE_CREDIT_MAX ((size_t)64 << 20) /* bytes that regretted purges may add to it, besides GIVE_CREDIT_SHARE */
 
-/* ---- regions (region.c, large.c) ---- */
-#define WINDOW_BYTES_MIN ((size_t)2 << 20)   /* first window */
-#define WINDOW_BYTES_MAX ((size_t)256 << 20) /* windows grow with the heap up to this */
+/* ---- regions (region_*.c, large.c) ---- */
+#define WINDOW_BYTES_MIN ((size_t)2 << 20)   /* first window of the zone */
+#define WINDOW_BYTES_MAX ((size_t)256 << 20) /* its windows grow with the heap up to this */
+#define HUGE_STEP_BYTES ((size_t)1 << 30)    /* huge windows double what is mapped up to this, then add a quarter */
+#define HUGE_KEEP_BYTES ((size_t)1 << 30)    /* address space of empty huge windows that is kept, or as much as is in use */
 #define LARGE_OWN_BYTES ((size_t)64 << 20)   /* larger blocks have a mapping of their own */
 #define LARGE_GROW_BYTES ((size_t)32 << 20)  /* so have those that realloc has grown to more than this: mremap moves them */
 #define HOT_OWN_MAX ((size_t)1 << 30)        /* longest mapping kept for the next request: touching more takes longer than mapping it */
+enum {
+    STALE_TRIES = 4,  /* ranges that could not be purged are tried again, so many by a block that finds no gap ... */
+    STALE_SKIP = 64,  /* ... but after a failure by none of so many */
+};
 
 #endif

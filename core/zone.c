@@ -583,7 +583,7 @@ static void touch_descriptors(const struct region *r)
 
 static bool add_window(unsigned node, size_t need)
 {
-    struct region *r = region_map_window(need);
+    struct region *r = region_map_window(need, node);
     if (r == NULL)
         return false;
     touch_descriptors(r);

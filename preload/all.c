@@ -33,7 +33,10 @@
 
 #include "core/pmap.c"
 #include "core/clean.c"
-#include "core/region.c"
+#include "core/region_space.c"
+#include "core/region_window.c"
+#include "core/region_block.c"
+#include "core/region_look.c"
 
 #include "core/zone.c"
 #include "core/zone_purge.c"

@@ -210,7 +210,7 @@ static const struct {
 } parts[] = {
     {"small_live", 1}, {"small_cached", 1}, {"small_barn", 1},   {"small_free", 1},   {"small_waste", 1},
     {"small_clean", -1}, {"run_usable", 1}, {"run_stale", 1},    {"large_usable", 1}, {"large_stale", 1},
-    {"own", 1},        {"pcp_resident", 1}, {"zone_dirty", 1},   {"zone_lazy", 1},    {"meta", 1},
+    {"own_usable", 1}, {"hot", 1}, {"stale", 1}, {"pcp_resident", 1}, {"zone_dirty", 1},   {"zone_lazy", 1},    {"meta", 1},
     {"meta_static", -1}, {"meta_fresh", -1}, {"leaf_resident", 1},
 };
 

@@ -143,10 +143,10 @@ TEST(large, zeroed_blocks_read_as_zero)
 TEST(large, own_mapping_waits_empty_and_goes_back_when_drained)
 {
     large_drain(false);
-    size_t mapped = vm_mapped_bytes(), own = region_stats().bytes[REGION_LARGE];
+    size_t mapped = vm_mapped_bytes(), own = region_stats().bytes[REGION_OWN];
     char *p = get(100 * MIB + 1, 1);
     EXPECT(region_contains(p) && region_contains(p + 100 * MIB));
-    EXPECT_EQ(region_stats().bytes[REGION_LARGE] - own, os_round(100 * MIB + 1));
+    EXPECT_EQ(region_stats().bytes[REGION_OWN] - own, os_round(100 * MIB + 1));
     size_t leaves = vm_mapped_bytes() - mapped - os_round(100 * MIB + 1);
     touch(p, 100 * MIB, 1); /* takes longer than a step of the clock */
     put(p);
@@ -154,20 +154,20 @@ TEST(large, own_mapping_waits_empty_and_goes_back_when_drained)
     EXPECT_EQ(vm_resident(p, os_round(100 * MIB + 1)), 0);
     large_drain(false);
     EXPECT_EQ(vm_mapped_bytes(), mapped + leaves);
-    EXPECT_EQ(region_stats().bytes[REGION_LARGE], own);
+    EXPECT_EQ(region_stats().bytes[REGION_OWN], own);
     EXPECT(!region_contains(p));
 }
 
 TEST(large, impossible_sizes_fail_without_a_trace)
 {
     struct large_stats before = large_stats();
-    size_t mapped = vm_mapped_bytes(), own = region_stats().count[REGION_LARGE];
+    size_t mapped = vm_mapped_bytes(), own = region_stats().count[REGION_OWN];
     EXPECT(large_alloc(NODE, PTRDIFF_MAX, 1, false) == NULL);
     EXPECT(large_alloc(NODE, (size_t)1 << 60, 1, true) == NULL);
     EXPECT(large_alloc(NODE, 1, (size_t)1 << 47, false) == NULL);
     EXPECT(same_stats(large_stats(), before));
     EXPECT_EQ(vm_mapped_bytes(), mapped);
-    EXPECT_EQ(region_stats().count[REGION_LARGE], own);
+    EXPECT_EQ(region_stats().count[REGION_OWN], own);
 }
 
 /* ---- resize ---- */
@@ -359,11 +359,11 @@ TEST(large, threads_move_mappings_without_losing_one)
 {
     struct large_stats before = large_stats();
     large_drain(false);
-    size_t own = region_stats().count[REGION_LARGE];
+    size_t own = region_stats().count[REGION_OWN];
     unit_threads(UNIT_THREADS, move_mappings);
     large_drain(false);
     EXPECT(same_stats(large_stats(), before));
-    EXPECT_EQ(region_stats().count[REGION_LARGE], own);
+    EXPECT_EQ(region_stats().count[REGION_OWN], own);
 }
 
 /* ---- blocks that wait ---- */

@@ -120,17 +120,42 @@ static void churn(unsigned thread)
         }
 }
 
-TEST(meta, threads_share_it)
+/* Without the blocks that describe the chunks. */
+static size_t handed_out(void)
 {
     size_t used = meta_stats().used;
+    for (const struct meta_chunk *c = meta_chunks(); c != NULL; c = c->next)
+        used -= 64;
+    return used;
+}
+
+TEST(meta, threads_share_it)
+{
+    size_t used = handed_out();
     unit_threads(UNIT_THREADS, churn);
-    EXPECT_EQ(meta_stats().used, used);
+    EXPECT_EQ(handed_out(), used);
 }
 
 static void too_large(void *arg)
 {
     (void)arg;
     meta_alloc(8193);
+}
+
+static void listed(void *arg)
+{
+    (void)arg;
+    size_t sum = 0, before = meta_stats().mapped;
+    while (meta_stats().mapped < before + (4 << 20))
+        MUST(meta_alloc(8192) != NULL);
+    for (const struct meta_chunk *c = meta_chunks(); c != NULL; c = c->next)
+        sum += c->size;
+    MUST(sum == meta_stats().mapped - meta_stats().in_library);
+}
+
+TEST(meta, mapped_chunks_are_listed)
+{
+    unit_alone(listed, NULL);
 }
 
 TEST(meta, more_than_a_block_is_an_internal_error)

@@ -114,7 +114,10 @@ TEST(report, blocks_and_mappings_are_counted)
         r->run_usable - before->run_usable,     r->large_usable - before->large_usable,
     };
     size_t mapped = r->mapped, known = r->window_bytes + r->own_bytes + r->leaf_bytes;
+    size_t all = known + r->stale_bytes + r->gap_bytes + r->meta_bytes - r->meta_static + r->edges, edges = r->edges;
     report_done(r);
+    EXPECT_EQ(mapped, all);
+    EXPECT(edges < 3 * MIB); /* nearly all has a name */
     EXPECT_EQ(d[0], 1);
     EXPECT_EQ(d[1], 131072);
     EXPECT_EQ(d[2], 1);

@@ -148,7 +148,7 @@ TEST(zone, random_trace_keeps_invariants_contents_and_bounds)
         zone_check(NODE);
         struct zone_stats z = zone_stats(NODE);
         EXPECT_EQ(z.out >> PAGE_SHIFT, others + pages_of(all));
-        EXPECT_EQ(z.dirty + z.clean + z.out, region_stats().bytes[REGION_WINDOW]);
+        EXPECT_EQ(z.dirty + z.clean + z.out, region_stats().bytes[REGION_ZONE]);
     }
     for (int i = 0; i < RUNS; i++)
         if (all[i].pg != NULL)
@@ -432,7 +432,7 @@ static void child_of_a_purge(void *arg)
     zone_check(NODE);
     struct zone_stats z = zone_stats(NODE);
     MUST(z.out == at_rest.out && z.dirty == at_rest.dirty && z.clean == at_rest.clean);
-    MUST(unit_charged_whole() == z.out + z.dirty + region_stats().bytes[REGION_LARGE]);
+    MUST(unit_charged_whole() == z.out + z.dirty + region_stats().bytes[REGION_OWN]);
     MUST(zone_purge(NODE, 0) == at_rest.dirty); /* nobody else is at it here */
     MUST(zone_stats(NODE).dirty == 0);
     zone_check(NODE);

@@ -100,7 +100,7 @@ static void learn_window(const struct region *r)
 static void learn(void)
 {
     struct region r;
-    if (model.windows == region_stats().bytes[REGION_WINDOW])
+    if (model.windows == region_stats().bytes[REGION_ZONE])
         return;
     for (uintptr_t root = 0; root < 1u << PMAP_ROOT_BITS; root++) {
         uintptr_t a = root << PMAP_LEAF_SHIFT, end = pmap_root[root] == 0 ? a : a + ((uintptr_t)1 << PMAP_LEAF_SHIFT);
@@ -108,11 +108,11 @@ static void learn(void)
             char *p = (char *)a;
             if ((pmap_block(p)->free >> (a >> PAGE_SHIFT) % BLOCK_PAGES & 1) == 0 || state_of(p) != ABSENT)
                 continue;
-            MUST(region_find(p, &r) && r.kind == REGION_WINDOW);
+            MUST(region_find(p, &r) && r.kind == REGION_ZONE);
             learn_window(&r);
         }
     }
-    MUST(model.windows == region_stats().bytes[REGION_WINDOW]);
+    MUST(model.windows == region_stats().bytes[REGION_ZONE]);
 }
 
 /* Everything is as the model says. */
@@ -143,7 +143,7 @@ static void compare(void)
     MUST(z.clean == sum[CLEAN] << PAGE_SHIFT);
     zone_check(NODE);
     /* what may be resident is charged, and nothing else */
-    MUST(unit_charged_whole() == z.out + z.dirty + region_stats().bytes[REGION_LARGE]);
+    MUST(unit_charged_whole() == z.out + z.dirty + region_stats().bytes[REGION_OWN]);
 }
 
 static void forget(void)
@@ -578,8 +578,8 @@ static void move_to_a_border(void)
     uintptr_t end = (uintptr_t)probe + (512 << 20), border = end >> PMAP_LEAF_SHIFT << PMAP_LEAF_SHIFT;
     if (end - border > ABOVE)
         mmap(NULL, end - border - ABOVE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    size_t windows = region_stats().bytes[REGION_WINDOW];
-    while (n < RUNS && region_stats().bytes[REGION_WINDOW] == windows)
+    size_t windows = region_stats().bytes[REGION_ZONE];
+    while (n < RUNS && region_stats().bytes[REGION_ZONE] == windows)
         MUST((pg[n++] = zone_alloc(NODE, RUN, 1)) != NULL);
     while (n > 0)
         zone_free(pg[--n], RUN, true);
@@ -625,7 +625,7 @@ static void run_trace(void *arg)
     compare();
     MUST(masks_kept > 0 || !t->masks);
     MUST(zone_stats(NODE).out == out);
-    MUST(unit_charged_whole() == out + region_stats().bytes[REGION_LARGE]);
+    MUST(unit_charged_whole() == out + region_stats().bytes[REGION_OWN]);
     forget();
 }
 

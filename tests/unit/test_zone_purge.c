@@ -243,7 +243,7 @@ static void each_madvise_fails(void *arg)
             MUST(k > 1 || met >= 10); /* else there was nothing to fail */
             zone_purge(NODE, 0);
             MUST(zone_stats(NODE).dirty == 0);
-            MUST(unit_charged_whole() == zone_stats(NODE).out + region_stats().bytes[REGION_LARGE]);
+            MUST(unit_charged_whole() == zone_stats(NODE).out + region_stats().bytes[REGION_OWN]);
             zone_check(NODE);
         }
 }
@@ -371,7 +371,7 @@ static void purge_with_a_forking_shim(void *arg)
     unit_madvise_hook = fork_in_madvise;
     MUST(zone_purge(NODE, 0) == dirty);
     MUST(zone_stats(NODE).dirty == 0);
-    MUST(unit_charged_whole() == zone_stats(NODE).out + region_stats().bytes[REGION_LARGE]);
+    MUST(unit_charged_whole() == zone_stats(NODE).out + region_stats().bytes[REGION_OWN]);
     zone_check(NODE);
     pg = zone_alloc(NODE, 64, 1);
     MUST(pg->zeroed && unit_is_zero(page_address(pg), 64 * PAGE_BYTES));
@@ -486,7 +486,7 @@ static void threads_and_limit(void *arg)
     MUST(sum > 0);
     struct zone_stats z = zone_stats(NODE);
     MUST(z.out == out);
-    MUST(unit_charged_whole() == z.out + z.dirty + region_stats().bytes[REGION_LARGE]);
+    MUST(unit_charged_whole() == z.out + z.dirty + region_stats().bytes[REGION_OWN]);
     MUST(limit_stats().charged <= opt.hard_limit);
     zone_check(NODE);
     /* nothing is lost to the limit: all of it is to be had by one */
