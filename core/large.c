@@ -213,15 +213,17 @@ static void *wake_own(struct page *pg, size_t size, bool zero)
     return wake(pg, PAGE_OWN, size, clear);
 }
 
-/* A mapping with room behind the block: address space only. */
-static void *map_own(size_t size, size_t room, size_t align)
+typedef struct region *map_region(size_t size, size_t align);
+
+/* A range with room behind the block: address space only. */
+static void *map_own(map_region *map, size_t size, size_t room, size_t align)
 {
     size_t page = vm_page_size(), usable = os_round(size);
     if (!limit_charge(usable))
         return NULL;
-    struct region *r = region_map_own(os_round(room), align < page ? page : align);
+    struct region *r = map(os_round(room), align < page ? page : align);
     if (r == NULL && large_drain(false) > 0)
-        r = region_map_own(os_round(room), align < page ? page : align);
+        r = map(os_round(room), align < page ? page : align);
     if (r == NULL)
         limit_uncharge(usable);
     return r == NULL ? NULL : dress_own(r, usable, clock_coarse_ms());
@@ -237,7 +239,7 @@ static void *alloc_own(size_t size, size_t align, bool zero)
         return wake_own(pg, size, zero);
     if (stray != NULL)
         release_own(stray);
-    return map_own(size, bytes, align);
+    return map_own(region_map_large, size, bytes, align);
 }
 
 /* ---- the interface ---- */
@@ -264,7 +266,7 @@ void *large_alloc_growing(unsigned node, size_t size)
     void *p = NULL;
     if (size > RUN_BYTES_MAX && opt.hard_limit == 0) {
         if (size > LARGE_GROW_BYTES)
-            p = map_own(size, own_room(size), BLOCK_BYTES);
+            p = map_own(region_map_own, size, own_room(size), BLOCK_BYTES);
         else
             p = alloc_in_window(node, size, 2 * size, 1, false);
     }

@@ -139,6 +139,7 @@ void life_construct(char **env)
     if (tcache_self()->state == TCACHE_LIVE)
         tls_exit_arm(); /* attached before there was a key */
     pthread_atfork(life_fork_prepare, life_fork_parent, life_fork_child);
+    vm_read_limits();
     vm_use_libc();
     if (opt.stats_print)
         keep_stderr();

@@ -76,7 +76,8 @@ struct region *region_map_own(size_t size, size_t align);
  * Fails: -errno, OWN only: the region is then still mapped, and still the caller's. Cost: two madvise, or a munmap. */
 int region_unmap_large(struct region *r);
 
-/* What: resize a block; r->base and r->size follow. OWN: moves if need be. LARGE: region_grow or region_shrink.
+/* What: resize a block; r->base and r->size follow. OWN: moves if need be. LARGE: region_grow or region_shrink, else it
+ * moves without copying to a mapping of its own, and is OWN from then on.
  * Locks: none may be held. Fails: false, unchanged. */
 bool region_remap_large(struct region *r, size_t new_size);
 

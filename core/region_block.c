@@ -30,7 +30,7 @@ struct region *region_map_window(size_t need, unsigned node)
 
 /* ---- mappings of their own ---- */
 
-static char *map_own(size_t size, size_t align)
+static char *map_alone(size_t size, size_t align)
 {
     char *p = vm_map_aligned(size, align, true);
     if (p != NULL && !pmap_cover(p, size)) {
@@ -42,7 +42,7 @@ static char *map_own(size_t size, size_t align)
     return p;
 }
 
-static bool drop_empty(void)
+static bool make_room(void)
 {
     region_lock();
     bool any = region_drop_empty();
@@ -52,8 +52,8 @@ static bool drop_empty(void)
 
 struct region *region_map_own(size_t size, size_t align)
 {
-    char *p = map_own(size, align);
-    if (p == NULL && (!drop_empty() || (p = map_own(size, align)) == NULL))
+    char *p = map_alone(size, align);
+    if (p == NULL && (!make_room() || (p = map_alone(size, align)) == NULL))
         return NULL;
     region_lock();
     region_ready();
@@ -85,7 +85,7 @@ static void put_own(struct region *r, char *base, size_t size)
     region_unlock();
 }
 
-static int unmap_own(struct region *r)
+static int unmap_alone(struct region *r)
 {
     take_own(r);
     int error = vm_unmap(r->base, r->size);
@@ -99,7 +99,7 @@ static int unmap_own(struct region *r)
     return 0;
 }
 
-static bool remap_own(struct region *r, size_t new_size)
+static bool remap_alone(struct region *r, size_t new_size)
 {
     take_own(r);
     char *p = vm_remap(r->base, r->size, new_size);
@@ -137,25 +137,13 @@ static void purge_begin(struct region *r)
     r->window->purging++;
 }
 
-/* vm_purge proves that the system did it by writing a word first. Where nothing is in memory, that would fetch a huge page,
- * to give it back at once, so there one proof a process has to do. */
-static bool purge_range(char *base, size_t size)
-{
-    static bool proven; /* relaxed, a hint */
-    if (load_relaxed(&proven) && vm_resident(base, vm_page_size()) == 0)
-        return vm_purge_more(base, size) == 0;
-    bool ok = vm_purge(base, size) == 0;
-    store_relaxed(&proven, ok);
-    return ok;
-}
-
 /* Held; opens the lock. A range that ends inside of 2 MiB is purged to their end: a huge page lies there, and nothing of
  * anybody else (INV-REGION-3). */
 static bool purge_open(const struct region *r)
 {
     char *end = (char *)align_up((uintptr_t)r->base + r->size, BLOCK_BYTES), *most = r->window->base + r->window->size;
     region_unlock();
-    bool ok = r->zero || purge_range(r->base, (size_t)((end < most ? end : most) - r->base));
+    bool ok = r->zero || vm_purge(r->base, (size_t)((end < most ? end : most) - r->base)) == 0;
     region_lock();
     return ok;
 }
@@ -269,7 +257,7 @@ static void unmap_large(struct region *r)
 int region_unmap_large(struct region *r)
 {
     if (r->kind == REGION_OWN)
-        return unmap_own(r);
+        return unmap_alone(r);
     unmap_large(r);
     return 0;
 }
@@ -327,14 +315,47 @@ bool region_shrink(struct region *r, size_t new_size)
 {
     if (new_size >= r->size || new_size == 0)
         return new_size == r->size;
-    return r->kind == REGION_OWN ? remap_own(r, new_size) : shrink_large(r, new_size);
+    return r->kind == REGION_OWN ? remap_alone(r, new_size) : shrink_large(r, new_size);
+}
+
+/* A block leaves its window for a mapping of its own, where it can grow. What it leaves behind reads as zero: a gap. */
+static bool move_out(struct region *r, size_t new_size)
+{
+    region_lock();
+    region_ready();
+    struct region *old = region_new(REGION_STALE, r->base, r->size, r->node);
+    region_unlock();
+    char *p = old == NULL ? NULL : vm_move_out(r->base, r->size, new_size, BLOCK_BYTES);
+    if (p != NULL)
+        region_advise(p, new_size);
+    region_lock();
+    if (p != NULL) {
+        region_store(old->base, old->size, old); /* over exactly one range: never fails */
+        old->window = r->window;
+        old->zero = true;
+        region_account(r, false);
+        region_account(old, true);
+        region_stale_link(old);
+        region_window_stale(old->window, old->size);
+        r->window = NULL;
+        region_set(r, REGION_OWN, p, new_size);
+        region_enter(r);
+        purge_begin(old);
+        purge_and_end(old);
+    } else if (old != NULL) {
+        region_put(old);
+    }
+    region_unlock();
+    return p != NULL;
 }
 
 bool region_remap_large(struct region *r, size_t new_size)
 {
     if (r->kind == REGION_OWN)
-        return remap_own(r, new_size);
-    return new_size > r->size ? region_grow(r, new_size) : region_shrink(r, new_size);
+        return remap_alone(r, new_size);
+    if (new_size <= r->size)
+        return region_shrink(r, new_size);
+    return region_grow(r, new_size) || move_out(r, new_size);
 }
 
 /* ---- fork ---- */

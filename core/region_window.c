@@ -10,7 +10,6 @@
 #include "region_impl.h"
 
 #include <errno.h>
-#include <sys/resource.h>
 
 /* ---- lists and sums ---- */
 
@@ -150,12 +149,19 @@ static bool map_window(enum region_sort sort, size_t size, size_t need, struct m
     return true;
 }
 
-/* A mapping that is in memory although nobody has touched it: mlockall. Only asked about what is larger than needed. */
+/* A mapping that is in memory although nobody has touched it (mlockall): the system refuses to take its last page back.
+ * Only asked about what is large, and larger than needed. */
 static bool is_locked(const struct mapping *m, size_t need)
 {
+    static uint32_t looking; /* a shim's madvise may call malloc, which may come here again: one look at a time */
+    uint32_t nobody = 0;
     size_t page = vm_page_size();
-    return m->bytes > need + BLOCK_BYTES && m->bytes > 2 * WINDOW_BYTES_MIN &&
-           vm_resident(m->p + m->bytes - page, page) != 0;
+    if (m->bytes <= need + BLOCK_BYTES || m->bytes <= LOCKED_LOOK_BYTES || opt.purge != OPT_PURGE_ON ||
+        !cas_acquire(&looking, &nobody, 1)) /* pairs with the release below */
+        return false;
+    bool locked = vm_purge_more(m->p + m->bytes - page, page) == -EINVAL;
+    store_release(&looking, 0);
+    return locked;
 }
 
 void region_advise(char *p, size_t size)
@@ -166,17 +172,10 @@ void region_advise(char *p, size_t size)
 
 /* ---- huge windows ---- */
 
-static bool limited(void)
-{
-    struct rlimit l;
-    return (getrlimit(RLIMIT_AS, &l) == 0 && l.rlim_cur != RLIM_INFINITY) ||
-           (getrlimit(RLIMIT_DATA, &l) == 0 && l.rlim_cur != RLIM_INFINITY);
-}
-
 /* Map it with the lock open. */
 static bool map_huge(size_t need, struct mapping *m)
 {
-    bool short_of = limited();
+    bool short_of = vm_space_is_limited();
     size_t size = window_size(REGION_HUGE, need);
     region_unlock();
     if (short_of)

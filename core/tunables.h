@@ -82,6 +82,7 @@ enum {
 /* ---- regions (region_*.c, large.c) ---- */
 #define WINDOW_BYTES_MIN ((size_t)2 << 20)   /* first window of the zone */
 #define WINDOW_BYTES_MAX ((size_t)256 << 20) /* its windows grow with the heap up to this */
+#define LOCKED_LOOK_BYTES ((size_t)12 << 20) /* larger windows are looked at: are they in memory at once (mlockall)? */
 #define HUGE_STEP_BYTES ((size_t)1 << 30)    /* huge windows double what is mapped up to this, then add a quarter */
 #define HUGE_KEEP_BYTES ((size_t)1 << 30)    /* address space of empty huge windows that is kept, or as much as is in use */
 #define LARGE_OWN_BYTES ((size_t)64 << 20)   /* larger blocks have a mapping of their own */

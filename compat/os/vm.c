@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 enum { RESIDENT_PAGES = 512 }; /* os pages asked about at once */
 enum { HUGE_BYTES = 2 << 20 }; /* a huge page of most machines; where it is another, nothing breaks */
@@ -20,7 +21,7 @@ enum { HUGE_BYTES = 2 << 20 }; /* a huge page of most machines; where it is anot
 static struct vm_failure last_failure; /* racy on purpose: a message, not a decision */
 static size_t page_size;               /* 0 until asked for; every thread computes the same value */
 static size_t mapped_bytes;
-EARLY_DATA static bool through_libc;
+EARLY_DATA static bool through_libc, space_is_limited;
 
 size_t vm_page_size(void)
 {
@@ -109,7 +110,7 @@ int vm_purge(void *p, size_t size)
     int ret = advise(p, size, MADV_DONTNEED);
     if (ret == 0 && *first != 0)
         ret = -ENOSYS;
-    return ret != 0 ? ret : advise(p, vm_page_size(), MADV_DONTNEED);
+    return ret != 0 ? ret : advise(p, size < HUGE_BYTES ? size : HUGE_BYTES, MADV_DONTNEED);
 }
 
 int vm_purge_lazily(void *p, size_t size)
@@ -214,6 +215,22 @@ bool vm_is_mapped(const void *p)
 void vm_huge_pages(void *p, size_t size, bool want)
 {
     advise(p, size, want ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+static bool is_limited(int what)
+{
+    struct rlimit l = {RLIM_INFINITY, RLIM_INFINITY};
+    return sys_call6(SYS_prlimit64, 0, what, 0, (long)&l, 0, 0) == 0 && l.rlim_cur != RLIM_INFINITY;
+}
+
+bool vm_space_is_limited(void)
+{
+    return load_relaxed(&space_is_limited);
+}
+
+void vm_read_limits(void)
+{
+    store_relaxed(&space_is_limited, is_limited(RLIMIT_AS) || is_limited(RLIMIT_DATA));
 }
 
 void vm_use_libc(void)

@@ -34,8 +34,8 @@ int vm_unmap(void *p, size_t size);
 
 /* What: give the pages of a range back; they read as zero afterwards if 0 is returned, which is verified on the first
  * word: an emulator or a filter may do nothing and say yes. The look may leave a page behind, where the kernel has no
- * shared one for reads, so that page is given back once more. Fails: -errno, contents then unknown. Locks: none.
- * Cost: two madvise. */
+ * shared one for reads, so that page is given back once more, or all that a huge one in its place would be.
+ * Fails: -errno, contents then unknown. Locks: none. Cost: two madvise. */
 int vm_purge(void *p, size_t size);
 
 /* What: the same without the look, for one of many ranges: vm_purge has just said 0 for the first. Cost: one madvise. */
@@ -62,6 +62,13 @@ bool vm_is_mapped(const void *p);
 
 /* What: ask for (or refuse) huge pages on a whole mapping. Fails: silently, it is advice. */
 void vm_huge_pages(void *p, size_t size, bool want);
+
+/* What: is there a limit on address space (RLIMIT_AS) or on data (RLIMIT_DATA)? As vm_read_limits found it; false before.
+ * Context: any time. Cost: a load. */
+bool vm_space_is_limited(void);
+
+/* What: read those limits. Context: our constructor, once. Cost: two system calls. */
+void vm_read_limits(void);
 
 /* What: from now on release memory by libc's munmap, mremap and madvise. Context: our constructor, once. */
 void vm_use_libc(void);

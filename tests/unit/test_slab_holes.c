@@ -349,7 +349,7 @@ TEST(slab_holes, a_trim_takes_few_slabs_a_hold)
 static void expect_charged(void)
 {
     struct zone_stats z = zone_stats(NODE);
-    EXPECT_EQ(unit_charged_whole(), z.out + z.dirty + region_stats().bytes[REGION_LARGE]);
+    EXPECT_EQ(unit_charged_whole(), z.out + z.dirty + region_stats().bytes[REGION_OWN]);
 }
 
 TEST(slab_holes, what_was_given_back_is_not_charged)
