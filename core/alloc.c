@@ -43,6 +43,7 @@ static void *big_alloc(size_t size, size_t align, bool zero)
 {
     if (size > PTRDIFF_MAX)
         return NULL;
+    tcache_look_home("malloc");
     void *p = large_alloc_near(size, align, zero);
     return p != NULL || !reclaim_for_need(size) ? p : large_alloc_near(size, align, zero);
 }

@@ -57,7 +57,7 @@ static unsigned packed_node(uint64_t word)
     return (unsigned)(word & ((1 << NODE_LOW_BITS) - 1)) | (unsigned)(word >> NODE_HIGH_SHIFT << NODE_LOW_BITS);
 }
 
-static bool fits(size_t have, size_t want)
+static bool length_fits(size_t have, size_t want)
 {
     return have - want <= want / 8; /* have < want: a very large difference */
 }
@@ -68,8 +68,8 @@ struct page *hot_take(unsigned node, size_t npages)
 {
     struct hot_slot *s = own_slot();
     uint64_t word = load_relaxed(&s->block);
-    if (fits(packed_length(word), npages) && packed_node(word) == node &&
-        cas_acquire(&s->block, &word, 0)) { /* pairs with enter */
+    if (length_fits(packed_length(word), npages) && packed_node(word) == node &&
+        cas_acquire(&s->block, &word, 0)) { /* pairs with enter_slot */
         owner_add(&s->uses, 1);
         return packed_page(word);
     }
@@ -79,7 +79,7 @@ struct page *hot_take(unsigned node, size_t npages)
 }
 
 /* Leave the block, if the slot is empty. */
-static bool enter(struct hot_slot *s, const struct page *pg)
+static bool enter_slot(struct hot_slot *s, const struct page *pg)
 {
     uint64_t none = 0;
     if (load_relaxed(&s->block) != 0)
@@ -92,7 +92,7 @@ static bool enter(struct hot_slot *s, const struct page *pg)
 bool hot_put(struct page *pg)
 {
     struct hot_slot *s = own_slot();
-    return pg->npages <= load_relaxed(&s->granted) && enter(s, pg);
+    return pg->npages <= load_relaxed(&s->granted) && enter_slot(s, pg);
 }
 
 static size_t all_granted(void)
@@ -121,7 +121,7 @@ bool hot_put_new(struct page *pg, size_t (*most)(unsigned node), void (*release)
             return false;
     }
     store_relaxed(&s->granted, npages);
-    return enter(s, pg);
+    return enter_slot(s, pg);
 }
 
 /* ---- blocks with mappings of their own ---- */
@@ -135,7 +135,7 @@ struct page *hot_take_own(size_t bytes, size_t align, struct page **stray)
     struct page *pg = exchange_acquire(&s->own, NULL); /* pairs with hot_put_own */
     if (pg == NULL)
         return NULL;
-    if (fits(pg->region->size, bytes) && ((uintptr_t)pg->base & (align - 1)) == 0) {
+    if (length_fits(pg->region->size, bytes) && ((uintptr_t)pg->base & (align - 1)) == 0) {
         owner_add(&s->uses, 1);
         return pg;
     }

@@ -152,7 +152,7 @@ static struct page *oldest_run(const struct shard *s, unsigned first)
 }
 
 /* Take off all that is there, list by list, without a look at each run; linked by next. */
-static struct page *take_all(struct shard *s, unsigned first)
+static struct page *take_all_runs(struct shard *s, unsigned first)
 {
     struct page *all = NULL;
     for (unsigned i = RUN_ORDER_MAX + 1; i-- > 0;) {
@@ -176,7 +176,7 @@ static struct page *drain_locked(struct shard *s, unsigned first, size_t pages)
         return NULL;
     s->drain++;
     if (keep == 0)
-        return take_all(s, first);
+        return take_all_runs(s, first);
     while (s->count > keep) {
         struct page *pg = oldest_run(s, first);
         take_off(s, pg, pg->order);
@@ -248,7 +248,7 @@ static void hand_in(struct shard *s, const struct runs *r, unsigned order)
 
 /* A run of as many pages as the tuning says, or as the zone has in one piece, cut up; all but the first piece go to the
  * shard. No lock held: the zone may keep us waiting, and the cutting touches a descriptor a piece. */
-static struct page *refill(struct shard *s, unsigned node, unsigned order, size_t want)
+static struct page *refill_shard(struct shard *s, unsigned node, unsigned order, size_t want)
 {
     struct page *pg = zone_try_alloc_some(node, order, want);
     add_relaxed(&s->refill_holds, 1);
@@ -284,7 +284,7 @@ struct page *pcp_alloc(unsigned node, unsigned order)
         pg = alloc_locked(s, order, &want);
         lock_release(&s->lock);
         if (UNLIKELY(pg == NULL))
-            pg = refill(s, node, order, want);
+            pg = refill_shard(s, node, order, want);
     } else {
         add_relaxed(&s->alloc_busy, 1);
     }

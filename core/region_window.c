@@ -2,6 +2,7 @@
 /* Windows: how large, where they come from, places in them, and when they go. */
 #include "compat/os/atomic.h"
 #include "compat/os/bits.h"
+#include "compat/os/numa.h"
 #include "compat/os/vm.h"
 #include "block.h"
 #include "meta.h"
@@ -101,18 +102,23 @@ static size_t wanted_size(enum region_sort sort)
     return region_state.scarce ? 0 : clamp_window(mapped, 0, HUGE_STEP_BYTES > mapped / 4 ? HUGE_STEP_BYTES : mapped / 4);
 }
 
+static bool several_nodes(void)
+{
+    return UNLIKELY(numa_count() > 1);
+}
+
 static size_t window_size(enum region_sort sort, size_t need)
 {
     size_t size = load_relaxed(&region_state.locked) ? 0 : wanted_size(sort), most = load_relaxed(&region_state.window_most);
     if (most != 0 && size > most)
         size = most;
-    return align_up(size < need ? need : size, PAGE_BYTES);
+    return align_up(size < need ? need : size, several_nodes() ? BLOCK_BYTES : PAGE_BYTES);
 }
 
-/* A window of several blocks begins with a block. Mapping so much more makes an aligned range fit wherever it comes. */
+/* A window of several blocks begins with a block, and all do where there are several nodes. Mapping so much more makes an aligned range fit wherever it comes. */
 static size_t window_align(enum region_sort sort, size_t size)
 {
-    return sort == REGION_HUGE || size >= 4 * BLOCK_BYTES ? BLOCK_BYTES : PAGE_BYTES;
+    return sort == REGION_HUGE || size >= 4 * BLOCK_BYTES || several_nodes() ? BLOCK_BYTES : PAGE_BYTES;
 }
 
 static void note_refused(size_t size)
@@ -361,14 +367,15 @@ static bool other_node(uintptr_t from, uintptr_t to, unsigned node)
     return false;
 }
 
-/* INV-REGION-4: cut off what shares a block of 2 MiB with another node's. Result: does anything of it remain? */
+/* INV-REGION-4: cut off what shares a block of 2 MiB with another node's; where there are several nodes, with anything: a
+ * huge page lies where its first touch was, and that may have been one of metadata. Result: does anything remain? */
 static bool cut_to_node(char **base, size_t *size, unsigned node)
 {
     uintptr_t first = (uintptr_t)*base, end = first + *size;
     uintptr_t low = align_down(first, BLOCK_BYTES), high = align_up(end, BLOCK_BYTES);
-    if (low != first && other_node(low, first - 1, node))
+    if (low != first && (several_nodes() || other_node(low, first - 1, node)))
         first = low + BLOCK_BYTES;
-    if (high != end && other_node(end, high - 1, node))
+    if (high != end && (several_nodes() || other_node(end, high - 1, node)))
         end = high - BLOCK_BYTES;
     *base = (char *)first;
     *size = end > first ? end - first : 0;
@@ -443,7 +450,7 @@ static void add_rest(char *from, char *to)
     window_account(w, true);
 }
 
-static bool map_plain(size_t need, size_t extra, struct mapping *m)
+static bool map_plain(size_t need, size_t extra, unsigned node, struct mapping *m)
 {
     size_t size = window_size(REGION_PLAIN, need + extra);
     region_unlock();
@@ -452,6 +459,8 @@ static bool map_plain(size_t need, size_t extra, struct mapping *m)
         store_relaxed(&region_state.locked, true);
     if (ok && opt.thp != OPT_THP_AUTO)
         vm_huge_pages(m->p, m->bytes, opt.thp == OPT_THP_ALWAYS); /* the whole mapping: a flag on a part splits it */
+    if (ok && opt.numa != OPT_NUMA_LOCAL)
+        numa_place(m->p, m->bytes, opt.numa == OPT_NUMA_BIND ? node : NUMA_NO_HOME); /* likewise */
     region_lock();
     return ok;
 }
@@ -460,7 +469,7 @@ bool region_add_plain(struct region *r, size_t need)
 {
     struct mapping m;
     for (size_t extra = 0; extra <= 2 * BLOCK_BYTES; extra += 2 * BLOCK_BYTES) {
-        if (!map_plain(need, extra, &m) && !(region_drop_empty() && map_plain(need, extra, &m)))
+        if (!map_plain(need, extra, r->node, &m) && !(region_drop_empty() && map_plain(need, extra, r->node, &m)))
             return false;
         region_unlock();
         bool covered = pmap_cover(m.base, m.size);

@@ -8,7 +8,13 @@
 #include "pmap.h"
 #include "slab.h"
 
-enum { REMOTE_CAP = 124 }; /* an array of 1 KiB */
+#include <string.h>
+
+enum {
+    REMOTE_CAP = 123,       /* objects of the first sheaf: an array of 1 KiB */
+    REMOTE_CAP_MOST = 1018, /* 8 KiB: 24 classes and more can each wait for a batch */
+};
+#define REMOTE_BYTES ((size_t)1 << 20) /* objects that one thread keeps from another node */
 
 static class_t class_of(void *p)
 {
@@ -29,110 +35,158 @@ static uint32_t gather(void **obj, uint32_t n, class_t c)
     return first;
 }
 
-static void send_home(struct sheaf *s, unsigned node, const char *func)
+/* What a class counts for: its objects, or, where it is the bytes that are too many, its bytes. */
+static uint32_t weight(class_t c, uint32_t n, bool by_bytes)
 {
-    void **obj = s->slot + 1;
-    for (uint32_t n = s->n, first; n > 0; n = first) {
-        class_t c = class_of(obj[n - 1]);
-        first = gather(obj, n, c);
-        slab_free_bulk(c, node, obj + first, n - first, func);
-    }
-    s->n = 0;
+    return by_bytes ? n * (uint32_t)class_to_size(c) : n;
 }
 
-static struct sheaf *take(struct remote *r, unsigned node)
+/* Objects of each class. Result: the most that any of them counts for. */
+static uint32_t count_classes(struct sheaf *s, bool by_bytes, uint16_t count[SIZE_CLASSES])
 {
-    struct sheaf *s = r->sheaf[node];
-    store_relaxed(&r->sheaf[node], NULL);
+    uint32_t most = 0;
+    for (uint32_t i = 1; i <= s->n; i++) {
+        class_t c = class_of(s->slot[i]);
+        uint32_t w = weight(c, ++count[c], by_bytes);
+        most = w > most ? w : most;
+    }
+    return most;
+}
+
+/* Send the classes home that count for at least half as much as the one that counts for most. Result: bytes sent. */
+static size_t send_home(struct sheaf *s, unsigned node, bool by_bytes, const char *func)
+{
+    uint16_t count[SIZE_CLASSES] = {0};
+    uint32_t half = count_classes(s, by_bytes, count) / 2;
+    size_t bytes = 0;
+    for (class_t c = 0; c < SIZE_CLASSES; c++) {
+        if (count[c] == 0 || weight(c, count[c], by_bytes) < half)
+            continue;
+        uint32_t first = gather(s->slot + 1, s->n, c), n = s->n - first;
+        s->n = first;
+        slab_free_bulk(c, node, s->slot + 1 + first, n, func);
+        bytes += n * class_to_size(c);
+    }
+    return bytes;
+}
+
+static struct sheaf *take_sheaf(struct remote *r, unsigned node)
+{
+    struct sheaf *s = r->node[node].sheaf;
+    store_relaxed(&r->node[node].sheaf, NULL);
     return s;
 }
 
-/* The sheaf to push to, with room for one. Fails: NULL, no memory. */
-static struct sheaf *sheaf_with_room(struct remote *r, unsigned node, const char *func)
+/* A sheaf that has filled up again is too small, unless its objects are large. */
+static struct sheaf *larger(struct sheaf *s, size_t bytes)
 {
-    if (UNLIKELY(r->sheaf == NULL)) {
-        struct sheaf **table = meta_zalloc(numa_count() * sizeof *table);
+    if (s->cap >= REMOTE_CAP_MOST || bytes > REMOTE_BYTES / 2)
+        return s;
+    struct sheaf *more = barn_sheaf_new(barn_sheaf_capacity(2 * s->cap, REMOTE_CAP_MOST));
+    if (more == NULL)
+        return s;
+    memcpy(more->slot + 1, s->slot + 1, s->n * sizeof(void *));
+    more->n = s->n;
+    barn_sheaf_free(s);
+    return more;
+}
+
+/* The sheaf to push to, with room for one, in no place; bytes: of what it holds. Fails: NULL, no memory. */
+static struct sheaf *sheaf_with_room(struct remote *r, unsigned node, size_t *bytes, const char *func)
+{
+    *bytes = 0;
+    if (UNLIKELY(r->node == NULL)) {
+        struct remote_node *table = meta_zalloc(numa_count() * sizeof *table);
         if (table == NULL)
             return NULL;
-        store_release(&r->sheaf, table); /* pairs with the loads of remote_count */
+        store_release(&r->node, table); /* pairs with the loads of remote_count */
     }
-    struct sheaf *s = take(r, node);
-    if (s != NULL && s->n == s->cap)
-        send_home(s, node, func); /* may let others in, who start another one */
+    struct sheaf *s = take_sheaf(r, node);
     if (s == NULL)
-        s = barn_sheaf_new(REMOTE_CAP);
-    return s;
+        return barn_sheaf_new(REMOTE_CAP);
+    size_t had = *bytes = r->node[node].bytes;
+    if (LIKELY(s->n < s->cap && had < REMOTE_BYTES))
+        return s;
+    *bytes -= send_home(s, node, s->n < s->cap, func); /* may let others in, who start another one */
+    return larger(s, had);
 }
 
-void remote_put(struct remote *r, unsigned node, void *p, const char *func)
+void remote_put(struct remote *r, unsigned node, class_t c, void *p, const char *func)
 {
-    struct sheaf *s = sheaf_with_room(r, node, func);
-    if (UNLIKELY(s == NULL || r->sheaf[node] != NULL)) {
+    size_t bytes;
+    struct sheaf *s = sheaf_with_room(r, node, &bytes, func);
+    if (UNLIKELY(s == NULL || r->node[node].sheaf != NULL)) {
         if (s != NULL)
-            barn_sheaf_free(s);
-        slab_free_bulk(class_of(p), node, &p, 1, func);
+            remote_send(s, node, func);
+        slab_free_bulk(c, node, &p, 1, func);
         return;
     }
     store_relaxed(&s->slot[s->n + 1], p);
-    store_release(&s->n, s->n + 1);   /* pairs with the stop that fork is, for the child's remote_take */
-    store_release(&r->sheaf[node], s); /* pairs with remote_count */
+    store_release(&s->n, s->n + 1); /* pairs with the stop that fork is, for the child's remote_take */
+    r->node[node].bytes = bytes + class_to_size(c);
+    store_release(&r->node[node].sheaf, s); /* pairs with remote_count */
 }
 
 void remote_send(struct sheaf *s, unsigned node, const char *func)
 {
-    send_home(s, node, func);
+    while (s->n > 0)
+        send_home(s, node, false, func);
     barn_sheaf_free(s);
 }
 
 void remote_flush_node(struct remote *r, unsigned node, const char *func)
 {
-    struct sheaf *s = r->sheaf == NULL ? NULL : take(r, node);
+    struct sheaf *s = r->node == NULL ? NULL : take_sheaf(r, node);
     if (s != NULL)
         remote_send(s, node, func);
 }
 
 struct sheaf *remote_take(struct remote *r, unsigned *node)
 {
-    for (unsigned i = 0; r->sheaf != NULL && i < numa_count(); i++)
-        if (r->sheaf[i] != NULL) {
+    for (unsigned i = 0; r->node != NULL && i < numa_count(); i++)
+        if (r->node[i].sheaf != NULL) {
             *node = i;
-            return take(r, i);
+            return take_sheaf(r, i);
         }
     return NULL;
 }
 
 void remote_flush(struct remote *r, const char *func)
 {
-    struct sheaf **table = r->sheaf;
-    if (table == NULL)
-        return;
-    for (unsigned i = 0; i < numa_count(); i++)
+    for (unsigned i = 0; r->node != NULL && i < numa_count(); i++)
         remote_flush_node(r, i, func);
 }
 
 void remote_end(struct remote *r)
 {
-    struct sheaf **table = r->sheaf;
+    struct remote_node *table = r->node;
     if (table == NULL)
         return;
-    store_relaxed(&r->sheaf, NULL);
+    store_relaxed(&r->node, NULL);
     meta_free(table, numa_count() * sizeof *table);
 }
 
 void remote_count(const struct remote *r, size_t count[SIZE_CLASSES])
 {
-    struct sheaf **table = load_acquire(&r->sheaf); /* pairs with sheaf_with_room */
+    const struct remote_node *table = load_acquire(&r->node); /* pairs with sheaf_with_room */
     for (unsigned i = 0; table != NULL && i < numa_count(); i++) {
-        struct sheaf *s = load_acquire(&table[i]); /* pairs with remote_put */
+        struct sheaf *s = load_acquire(&table[i].sheaf); /* pairs with remote_put */
         uint32_t n = s == NULL ? 0 : load_acquire(&s->n);
-        for (uint32_t k = 1; k <= n && k <= REMOTE_CAP; k++)
+        for (uint32_t k = 1; k <= n && k <= REMOTE_CAP_MOST; k++)
             count[class_of(load_relaxed(&s->slot[k]))]++;
     }
 }
 
 void remote_check(const struct remote *r)
 {
-    for (unsigned i = 0; r->sheaf != NULL && i < numa_count(); i++)
-        for (uint32_t k = 1; r->sheaf[i] != NULL && k <= r->sheaf[i]->n; k++)
-            CHECK_EQ(pmap_tag(r->sheaf[i]->slot[k]) >> TAG_NODE_SHIFT, i); /* INV-REMOTE-1 */
+    for (unsigned i = 0; r->node != NULL && i < numa_count(); i++) {
+        const struct remote_node *rn = &r->node[i];
+        size_t bytes = 0;
+        for (uint32_t k = 1; rn->sheaf != NULL && k <= rn->sheaf->n; k++) {
+            CHECK_EQ(pmap_tag(rn->sheaf->slot[k]) >> TAG_NODE_SHIFT, i); /* INV-REMOTE-1 */
+            bytes += class_to_size(class_of(rn->sheaf->slot[k]));
+        }
+        CHECK(rn->sheaf == NULL || bytes == rn->bytes);
+        CHECK(bytes <= REMOTE_BYTES + SIZE_SMALL_MAX); /* INV-REMOTE-3 */
+    }
 }

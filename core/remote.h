@@ -2,12 +2,14 @@
 /*
  * Objects of other nodes that a thread has freed, on their way home. Level 9, beside tcache, over slab.
  *
- *     sheaf[node] -> objects of that node, of any class; NULL: none yet
+ *     node[n].sheaf -> objects of that node, of any class; NULL: none yet
  *
- * A thread's own sheaves hold objects of its home node only. The rest collects here and goes to its slabs a sheaf at a
- * time, class by class, so that one lock is taken for many objects. A mixed sheaf never enters a barn.
- *   INV-REMOTE-1 every object in sheaf[n] has a tag of node n.
+ * A thread's own sheaves hold objects of its home node only. The rest collects here. When the sheaf is full, or has more
+ * than REMOTE_BYTES, the classes that have most of it go to their slabs, a lock for each; those with less than half as
+ * much wait for more. A thread that keeps coming earns a larger sheaf. A mixed sheaf never enters a barn.
+ *   INV-REMOTE-1 every object in node[n].sheaf has a tag of node n.
  *   INV-REMOTE-2 a sheaf that is being emptied is in no place: who comes in between starts another one.
+ *   INV-REMOTE-3 a sheaf holds at most REMOTE_BYTES and one object more.
  * Owner: the thread; a fork child takes the sheaves of threads left behind, whose slots are written before n.
  * Source of the idea: the kernel's per-cpu sheaves send objects of remote nodes past the barn; collecting them is ours.
  */
@@ -17,13 +19,18 @@
 #include "sheaf.h"
 #include "size.h"
 
-struct remote {
-    struct sheaf **sheaf; /* [numa_count()]; NULL: this thread never freed a remote object */
+struct remote_node {
+    struct sheaf *sheaf;
+    size_t bytes; /* of the objects in it */
 };
 
-/* What: keep a free object of a node, or send it and what has collected home. Locks: none may be held. Cost: a store;
- * once in REMOTE_CAP frees a lock of each class that occurs. func: for misuse lines. */
-void remote_put(struct remote *r, unsigned node, void *p, const char *func);
+struct remote {
+    struct remote_node *node; /* [numa_count()]; NULL: this thread never freed a remote object */
+};
+
+/* What: keep a free object of class c and of a node; first send some home if the sheaf is full. func: for misuse lines.
+ * Locks: none may be held. Cost: a few stores; seldom a lock for each class that is sent. */
+void remote_put(struct remote *r, unsigned node, class_t c, void *p, const char *func);
 
 /* What: send all of one node's home. */
 void remote_flush_node(struct remote *r, unsigned node, const char *func);

@@ -58,7 +58,9 @@ static uint32_t cap_first(class_t c)
 
 static uint32_t cap_most(class_t c)
 {
-    size_t size = class_to_size(c), usual = SHEAF_BYTES_USUAL / size, most = SHEAF_BYTES_MAX / size;
+    /* What a thread holds when it moves to another node it goes on using there, until its first slow call: so half. */
+    unsigned part = UNLIKELY(numa_count() > 1) ? 2 : 1;
+    size_t size = class_to_size(c), usual = SHEAF_BYTES_USUAL / part / size, most = SHEAF_BYTES_MAX / part / size;
     size_t n = usual > SHEAF_OBJS_USUAL ? usual : SHEAF_OBJS_USUAL, room = sheaf_room(4096);
     n = n < most ? n : most;
     return (uint32_t)(n < room ? n : room);
@@ -430,14 +432,15 @@ static bool leave_home(struct tcache *tc, const char *func)
     return left;
 }
 
-/* The thread runs on another node now. Once in a step of the coarse clock, so that one which is thrown to and fro is not
- * busy with it. */
+/* The thread runs on another node now. A few times in a step of the coarse clock, so that one which is thrown to and fro
+ * is not busy with it. */
 COLD static void move_home(struct tcache *tc, unsigned here, const char *func)
 {
     uint64_t now = clock_coarse_ms();
-    if (now == tc->moved_ms || !leave_home(tc, func))
-        return;
+    tc->moves = now == tc->moved_ms ? tc->moves + 1 : 0;
     tc->moved_ms = now;
+    if (tc->moves >= MOVES_MAX || !leave_home(tc, func))
+        return;
     tc->node = here;
     tc->node_tag = here << TAG_NODE_SHIFT;
     owner_add(&tc->counts.moves, 1);
@@ -449,6 +452,12 @@ static void look_where_we_are(struct tcache *tc, const char *func)
     unsigned here = numa_current();
     if (UNLIKELY(here != tc->node))
         move_home(tc, here, func);
+}
+
+void tcache_look_home(const char *func)
+{
+    if (UNLIKELY(numa_count() > 1) && tcache_self()->state == TCACHE_LIVE)
+        look_where_we_are(tcache_self(), func);
 }
 
 /* ---- slow calls ---- */
@@ -528,7 +537,7 @@ void tcache_free_slow(class_t c, void *p, const char *func)
     look_where_we_are(tc, func);
     if (UNLIKELY(node != tc->node)) {
         owner_add(&tc->counts.remote, 1);
-        remote_put(&tc->remote, node, p, func);
+        remote_put(&tc->remote, node, c, p, func);
         return;
     }
     struct tcache_bin *b = &tc->bin[c];

@@ -47,7 +47,8 @@ struct tcache {
     uint32_t ticks;           /* slow calls since the last idle scan */
     uint32_t trim_seen;       /* value of the trim request counter last obeyed */
     unsigned node;            /* home: what this thread allocates from */
-    uint64_t moved_ms;        /* the clock when it last changed its home */
+    uint64_t moved_ms;        /* the clock when it last found itself elsewhere, and how often in this step of it */
+    uint32_t moves;
     struct remote remote;     /* objects of other nodes that it has freed */
     size_t earned;            /* INV-TCACHE-4 */
     struct tcache *next, *prev; /* THREADS lock: live threads, orphans, or spare structs */
@@ -75,6 +76,10 @@ void tcache_free_slow(class_t c, void *p, const char *func);
 
 /* What: is this thread's state live; attaches it first if it is none. Fails: false: work without a cache. */
 bool tcache_attach(void);
+
+/* What: does the thread still run on its home node? If not, its objects go there, and it gets a new one. What every slow call
+ * of a small object does first; for the others. */
+void tcache_look_home(const char *func);
 
 /* What: give back all the calling thread holds: full sheaves to barns, the rest to slabs. It stays attached. */
 void tcache_flush(const char *func);

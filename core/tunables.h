@@ -26,6 +26,7 @@ enum {
     GROW_VISITS = 4,           /* barn visits after which a class doubles its capacity */
     AGE_STEPS_MAX = 8,         /* periods of decay_ms that are made up for at once */
     AGE_TICKS = 64,            /* slow calls of a thread between two looks at the clock */
+    MOVES_MAX = 4,             /* changes of a thread's home node in one step of the coarse clock, some milliseconds */
     IDLE_SCAN = 2048,          /* slow calls of a thread between two looks for idle classes */
     BARN_FULL_MIN = 10,        /* full sheaves a barn keeps before traffic has shown a need */
     BARN_LIMIT_MAX = 32,       /* times the two minima a barn may come to keep */

@@ -4,6 +4,7 @@
 
 #include "bits.h"
 #include "cpu.h"
+#include "sys.h"
 #include "vm.h"
 
 #include <errno.h>
@@ -318,4 +319,20 @@ unsigned numa_real(unsigned node)
 bool numa_user_policy(void)
 {
     return user_policy;
+}
+
+/* ---- wishes ---- */
+
+enum { PREFERRED = 1, INTERLEAVE = 3, PLACE_IDS = 4096 }; /* nodes with larger numbers are left out */
+
+void numa_place(void *p, size_t size, unsigned node)
+{
+    const struct numa_map *m = load_acquire(&numa_map);
+    unsigned long mask[PLACE_IDS / WORD_BITS] = {0};
+    if (m == NULL || user_policy)
+        return;
+    for (unsigned i = 0; i < m->count; i++)
+        if ((node == NUMA_NO_HOME || node == i) && m->real[i] < PLACE_IDS)
+            mask[m->real[i] / WORD_BITS] |= 1ul << m->real[i] % WORD_BITS;
+    sys_call6(SYS_mbind, (long)p, (long)size, node == NUMA_NO_HOME ? INTERLEAVE : PREFERRED, (long)mask, PLACE_IDS, 0);
 }

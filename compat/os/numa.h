@@ -97,6 +97,10 @@ unsigned numa_nearest(unsigned node, unsigned i);
 /* What: the kernel's number of an index, for reports and for mbind. 0 where there is one node. */
 unsigned numa_real(unsigned node);
 
+/* What: ask for pages of a mapping that nobody has touched: node: preferred there; NUMA_NO_HOME: interleaved over all. Nothing
+ * where there is one node, or a policy of the user's. Locks: none may be held. Fails: silently, it is a wish. */
+void numa_place(void *p, size_t size, unsigned node);
+
 /* What: did the process start under a policy of the user's (numactl, or inherited: anything but default and local)? Then
  * it wins: no binding, no advice of ours about nodes. What set_mempolicy does later wins as well, since pages go where the
  * kernel puts them; it is not asked about again, because a filter may forbid that (and then we are not told here). */

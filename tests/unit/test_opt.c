@@ -181,9 +181,9 @@ TEST(opt, last_of_two_wins_and_empty_pairs_are_nothing)
 TEST(opt, later_options_say_so)
 {
     begin();
-    parse("numa:bind");
-    SAID("sheaf: SHEAF_CONF: numa has no effect yet\n");
-    EXPECT_EQ(opt.numa, 1);
+    parse("limits:cgroup");
+    SAID("sheaf: SHEAF_CONF: limits has no effect yet\n");
+    EXPECT_EQ(opt.limits, 1);
     end();
 }
 
