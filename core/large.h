@@ -4,7 +4,7 @@
  *
  *     run    up to 512 KiB          2^order pages from the pcp lists
  *     large  up to LARGE_OWN_BYTES  exact pages out of a window
- *     own    above                  a mapping of its own, which mremap can move
+ *     own    above                  a region of a huge window, or a mapping of its own, which mremap can move
  *
  * The first page's descriptor holds usable (the request rounded up to os pages) and base; its tag is TAG_BLOCK; pages
  * inside a block have tag 0. Any live block is owned by the program alone, so its descriptor needs no lock.
@@ -25,7 +25,7 @@ struct page *large_page(const void *p);
 void large_free(struct page *pg);
 
 /* What: resize without copying. Owner: the caller, of the result; pg may be another block's afterwards if that moved.
- * Result: the block's address, moved only for an own mapping. Locks: none may be held; may purge or remap.
+ * Result: the block's address, moved only for an own block. Locks: none may be held; may purge or remap.
  * Fails: NULL, unchanged: the caller copies. */
 void *large_resize(struct page *pg, size_t size);
 
