@@ -152,7 +152,7 @@ static bool purge_open(const struct region *r)
 static bool make_gap(struct region *r)
 {
     store_release(&r->zero, true);
-    for (int error; (error = maple_erase(&region_space, (uintptr_t)r->base, NULL)) != 0;)
+    while (maple_erase(&region_space, (uintptr_t)r->base, NULL) != 0)
         if (!region_refill())
             return false;
     region_window_clean(r->window, r->size);

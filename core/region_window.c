@@ -140,12 +140,12 @@ struct mapping {
  * system may refuse for being larger than its memory, so they reserve; plain ones are used bit by bit. */
 static bool map_window(enum region_sort sort, size_t size, size_t need, struct mapping *m)
 {
-    size_t slack;
+    size_t slack, least = align_up(need, PAGE_BYTES);
     while ((m->p = vm_map(size + (slack = window_align(sort, size) - vm_page_size()), sort == REGION_HUGE)) == NULL) {
         note_refused(size);
-        if (size <= need)
+        if (size <= least)
             return false;
-        size = align_up(size / 2 < need ? need : size / 2, PAGE_BYTES);
+        size = align_up(size / 2 < least ? least : size / 2, PAGE_BYTES);
     }
     if (load_relaxed(&region_state.window_most) != 0)
         store_relaxed(&region_state.window_most, size * 2);

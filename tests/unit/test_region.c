@@ -264,6 +264,21 @@ static void neighbours(void *arg)
     region_check();
 }
 
+/* More than there is, and not a whole number of our pages: refused once, not for ever. */
+static void too_long(void *arg)
+{
+    (void)arg;
+    alarm(20);
+    MUST(region_map_large(((size_t)1 << 46) + vm_page_size(), 1) == NULL);
+    MUST(region_map_large((size_t)PTRDIFF_MAX + 1 - vm_page_size(), 1) == NULL);
+    region_check();
+}
+
+TEST(region, what_the_system_has_not_is_refused)
+{
+    unit_alone(too_long, NULL);
+}
+
 TEST(region, blocks_grow_and_shrink_beside_others)
 {
     unit_alone(neighbours, NULL);
