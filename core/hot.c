@@ -111,6 +111,7 @@ bool hot_put_new(struct page *pg, size_t (*most)(unsigned node), void (*release)
         return false; /* the slot is in use */
     if (load_relaxed(&s->wanted) != npages) {
         store_relaxed(&s->freed, (uint16_t)npages);
+        store_relaxed(&s->wanted, 0); /* what was wanted once may be long ago */
         store_relaxed(&s->freed_ms, clock_coarse_ms());
         return false;
     }

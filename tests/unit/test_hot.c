@@ -32,6 +32,13 @@ static bool purged(struct page *pg)
     return true;
 }
 
+/* Another length than those of the tests: what was freed and wanted before is forgotten. */
+static void forget(void)
+{
+    struct page other = {.npages = 7};
+    MUST(!hot_put_new(&other, all_room, released_one));
+}
+
 static void begin(size_t pages)
 {
     unit_pin();
@@ -40,6 +47,7 @@ static void begin(size_t pages)
     memset(released, 0, sizeof released);
     purges = 0;
     room = pages;
+    forget();
 }
 
 static void end(void)
