@@ -15,6 +15,15 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+/* In a child that begins without the empty windows that other tests of the process have left: a request that cannot be
+ * served lets go of them. */
+static void region_alone(void (*body)(void *), void *arg)
+{
+    large_drain(false);
+    MUST(region_map_window((size_t)1 << 47, NODE) == NULL);
+    unit_alone(body, arg);
+}
+
 static size_t clamp(size_t x, size_t low, size_t high)
 {
     return x < low ? low : x > high ? high : x;
@@ -54,15 +63,6 @@ static size_t address_space(void)
     MUST(f != NULL && fscanf(f, "%zu", &pages) == 1);
     fclose(f);
     return pages * vm_page_size();
-}
-
-/* In a child that begins without the empty windows that other tests of the process have left: a request that cannot be
- * served lets go of them. */
-static void region_alone(void (*body)(void *), void *arg)
-{
-    large_drain(false);
-    MUST(region_map_window((size_t)1 << 47, NODE) == NULL);
-    unit_alone(body, arg);
 }
 
 static void window_when_short(void *arg)
