@@ -330,9 +330,9 @@ static bool move_out(struct region *r, size_t new_size)
         region_advise(p, new_size);
     region_lock();
     if (p != NULL) {
-        region_store(old->base, old->size, old); /* over exactly one range: never fails */
         old->window = r->window;
-        old->zero = true;
+        store_release(&old->zero, true); /* pairs with copy_region */
+        region_store(old->base, old->size, old); /* over exactly one range: never fails */
         region_account(r, false);
         region_account(old, true);
         region_stale_link(old);
