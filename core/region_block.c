@@ -11,6 +11,17 @@
 
 #include <errno.h>
 
+/* The end of a request for a region: it is the caller's, or, without a place for it, unused. Held; lets go of the lock. */
+static struct region *hand_out(struct region *r, bool placed)
+{
+    if (placed)
+        region_enter_new(r->base, r->size);
+    else if (r != NULL)
+        region_put(r);
+    region_unlock();
+    return placed ? r : NULL;
+}
+
 /* ---- areas for zones ---- */
 
 struct region *region_map_window(size_t need, unsigned node)
@@ -18,14 +29,7 @@ struct region *region_map_window(size_t need, unsigned node)
     region_lock();
     region_ready();
     struct region *r = region_new(REGION_ZONE, NULL, 0, node);
-    if (r != NULL && !region_take_plain(r, need) && !region_add_plain(r, need)) {
-        region_put(r);
-        r = NULL;
-    }
-    if (r != NULL)
-        region_enter_new(r->base, r->size);
-    region_unlock();
-    return r;
+    return hand_out(r, r != NULL && (region_take_plain(r, need) || region_add_plain(r, need)));
 }
 
 /* ---- mappings of their own ---- */
@@ -225,14 +229,7 @@ static struct region *new_large(size_t size, size_t align)
     region_lock();
     region_ready();
     struct region *r = region_new(REGION_LARGE, NULL, size, 0);
-    if (r != NULL && !place_large(r, align)) {
-        region_put(r);
-        r = NULL;
-    }
-    if (r != NULL)
-        region_enter_new(r->base, r->size);
-    region_unlock();
-    return r;
+    return hand_out(r, r != NULL && place_large(r, align));
 }
 
 struct region *region_map_large(size_t size, size_t align)
@@ -241,15 +238,23 @@ struct region *region_map_large(size_t size, size_t align)
     return r != NULL ? r : region_map_own(size, align);
 }
 
+/* A range whose entry in the tree is r, of kind STALE, is free from now on, and the calling thread is going to purge it:
+ * purge_and_end is to follow, and no other thread takes it up before. Held. */
+static void stale_begin(struct region *r, struct region_window *w)
+{
+    r->window = w;
+    region_account(r, true);
+    region_stale_link(r);
+    region_window_stale(w, r->size);
+    purge_begin(r);
+}
+
 static void unmap_large(struct region *r)
 {
     region_lock();
     region_account(r, false);
     region_set(r, REGION_STALE, r->base, r->size);
-    region_account(r, true);
-    region_stale_link(r);
-    region_window_stale(r->window, r->size);
-    purge_begin(r);
+    stale_begin(r, r->window);
     purge_and_end(r);
     region_unlock();
 }
@@ -298,14 +303,10 @@ static bool shrink_large(struct region *r, size_t new_size)
         region_unlock();
         return false;
     }
-    tail->window = r->window;
     region_account(r, false);
     region_set(r, REGION_LARGE, r->base, new_size);
     region_account(r, true);
-    region_account(tail, true);
-    region_stale_link(tail);
-    region_window_stale(tail->window, rest);
-    purge_begin(tail);
+    stale_begin(tail, r->window);
     purge_and_end(tail);
     region_unlock();
     return true;
@@ -330,17 +331,13 @@ static bool move_out(struct region *r, size_t new_size)
         region_advise(p, new_size);
     region_lock();
     if (p != NULL) {
-        old->window = r->window;
         store_release(&old->zero, true); /* pairs with copy_region */
         region_store(old->base, old->size, old); /* over exactly one range: never fails */
         region_account(r, false);
-        region_account(old, true);
-        region_stale_link(old);
-        region_window_stale(old->window, old->size);
+        stale_begin(old, r->window); /* before region_enter opens the lock: nobody else may make a gap of it */
         r->window = NULL;
         region_set(r, REGION_OWN, p, new_size);
         region_enter(r);
-        purge_begin(old);
         purge_and_end(old);
     } else if (old != NULL) {
         region_put(old);

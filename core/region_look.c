@@ -18,7 +18,6 @@ const char *region_kind_name(enum region_kind kind)
 
 /* ---- looking ---- */
 
-
 /* All fields as they were at one moment, or false. */
 static bool copy_region(const struct region *r, struct region *copy)
 {
