@@ -32,7 +32,7 @@ static void *small_alloc(class_t c)
 /* From the home node, else from the nearest that has memory. */
 static void *large_alloc_near(size_t size, size_t align, bool zero)
 {
-    unsigned home = numa_current(), n = numa_count();
+    unsigned home = numa_here(), n = numa_count();
     void *p = large_alloc(home, size, align, zero);
     for (unsigned i = 1; UNLIKELY(p == NULL) && i < n; i++)
         p = large_alloc(numa_nearest(home, i), size, align, zero);
@@ -169,7 +169,7 @@ static void *move_large(struct page *pg, size_t size)
     size_t old_size = pg->usable;
     void *p = pg->base;
     void *q = size <= SIZE_SMALL_MAX ? small_alloc(size_to_class(size))
-              : size > old_size      ? large_alloc_growing(numa_current(), size)
+              : size > old_size      ? large_alloc_growing(numa_here(), size)
                                      : big_alloc(size, 1, false);
     if (q != NULL) {
         memcpy(q, p, old_size < size ? old_size : size);

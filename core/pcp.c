@@ -376,7 +376,7 @@ void pcp_free(struct page *pg, unsigned order, bool zeroed)
 
 void pcp_note_free(size_t npages)
 {
-    unsigned node = numa_current();
+    unsigned node = numa_here();
     struct shard *s = own_shard(node);
     if (!lock_try(&s->lock, RANK_PCP))
         return;
@@ -390,7 +390,7 @@ void pcp_note_free(size_t npages)
 
 void pcp_note_alloc(void)
 {
-    struct shard *s = own_shard(numa_current());
+    struct shard *s = own_shard(numa_here());
     if (!lock_try(&s->lock, RANK_PCP))
         return;
     pcp_end_run(&s->tune);

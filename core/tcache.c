@@ -177,6 +177,16 @@ static void give_away(struct tcache *tc, class_t c, struct sheaf *s, const char 
     drop_empty(tc, c, s);
 }
 
+/* Both sheaves of a class go. */
+static void empty_bin(struct tcache *tc, class_t c, const char *func)
+{
+    struct sheaf *main = take_main(tc, c), *spare = take_spare(tc, c);
+    if (main != NULL)
+        give_away(tc, c, main, func);
+    if (spare != NULL)
+        give_away(tc, c, spare, func);
+}
+
 /* Make a sheaf the spare (the main) one, or, if somebody came in between, find it another place. */
 static void install_spare(struct tcache *tc, class_t c, struct sheaf *s, const char *func)
 {
@@ -420,13 +430,8 @@ static void tick(struct tcache *tc, const char *func)
 static bool leave_home(struct tcache *tc, const char *func)
 {
     bool left = true;
-    for (class_t c = 0; c < SIZE_CLASSES; c++) {
-        struct sheaf *main = take_main(tc, c), *spare = take_spare(tc, c);
-        if (main != NULL)
-            give_away(tc, c, main, func);
-        if (spare != NULL)
-            give_away(tc, c, spare, func);
-    }
+    for (class_t c = 0; c < SIZE_CLASSES; c++)
+        empty_bin(tc, c, func);
     for (class_t c = 0; c < SIZE_CLASSES; c++)
         left &= tc->bin[c].main == NULL && tc->bin[c].spare == NULL;
     return left;
@@ -449,14 +454,14 @@ COLD static void move_home(struct tcache *tc, unsigned here, const char *func)
 
 static void look_where_we_are(struct tcache *tc, const char *func)
 {
-    unsigned here = numa_current();
+    unsigned here = numa_here();
     if (UNLIKELY(here != tc->node))
         move_home(tc, here, func);
 }
 
 void tcache_look_home(const char *func)
 {
-    if (UNLIKELY(numa_count() > 1) && tcache_self()->state == TCACHE_LIVE)
+    if (tcache_self()->state == TCACHE_LIVE)
         look_where_we_are(tcache_self(), func);
 }
 
@@ -465,7 +470,7 @@ void tcache_look_home(const char *func)
 void *tcache_alloc_slow(class_t c)
 {
     if (UNLIKELY(tcache_self()->state != TCACHE_LIVE) && !tcache_attach())
-        return alloc_one(c, numa_current());
+        return alloc_one(c, numa_here());
     struct tcache *tc = tcache_self();
     look_where_we_are(tc, "malloc");
     if (opt.hardened)
@@ -488,7 +493,7 @@ void *tcache_alloc_slow(class_t c)
 
 void *tcache_alloc_far(class_t c)
 {
-    unsigned home = numa_current();
+    unsigned home = numa_here();
     void *p = NULL;
     for (unsigned i = 1; i < numa_count() && p == NULL; i++)
         p = alloc_one(c, numa_nearest(home, i));
@@ -592,7 +597,7 @@ bool tcache_attach(void)
     memset(tc, 0, sizeof *tc);
     memcpy(tc->top, image_none.top, sizeof tc->top);
     tc->state = TCACHE_LIVE;
-    tc->node = numa_current();
+    tc->node = numa_here();
     tc->node_tag = tc->node << TAG_NODE_SHIFT;
     tc->trim_seen = load_relaxed(&threads.trim_requests);
     list_live(tc);
@@ -604,11 +609,7 @@ bool tcache_attach(void)
 static void flush_all(struct tcache *tc, const char *func)
 {
     for (class_t c = 0; c < SIZE_CLASSES; c++) {
-        struct sheaf *main = take_main(tc, c), *spare = take_spare(tc, c);
-        if (main != NULL)
-            give_away(tc, c, main, func);
-        if (spare != NULL)
-            give_away(tc, c, spare, func);
+        empty_bin(tc, c, func);
         if (tc->bin[c].main != NULL) /* somebody came in between (a shim's madvise) and started anew */
             continue;
         set_cap(tc, c, 0);
@@ -727,6 +728,13 @@ static uint32_t count_from_outside(const struct tcache *tc, class_t c)
     return (uint32_t)n;
 }
 
+static void count_cached(const struct tcache *tc, size_t cached[SIZE_CLASSES])
+{
+    for (class_t c = 0; c < SIZE_CLASSES; c++)
+        cached[c] += count_from_outside(tc, c);
+    remote_count(&tc->remote, cached);
+}
+
 void tcache_stats(struct tcache_stats *st)
 {
     memset(st, 0, sizeof *st);
@@ -735,15 +743,10 @@ void tcache_stats(struct tcache_stats *st)
     st->threads = threads.nlive;
     for (struct tcache *tc = threads.live; tc != NULL; tc = tc->next) {
         add_counts(&st->counts, &tc->counts);
-        for (class_t c = 0; c < SIZE_CLASSES; c++)
-            st->cached[c] += count_from_outside(tc, c);
-        remote_count(&tc->remote, st->cached);
+        count_cached(tc, st->cached);
     }
-    for (struct tcache *tc = threads.orphans; tc != NULL; tc = tc->next) {
-        for (class_t c = 0; c < SIZE_CLASSES; c++)
-            st->cached[c] += count_from_outside(tc, c);
-        remote_count(&tc->remote, st->cached);
-    }
+    for (struct tcache *tc = threads.orphans; tc != NULL; tc = tc->next)
+        count_cached(tc, st->cached);
     lock_release(&threads.lock);
 }
 

@@ -79,12 +79,6 @@ static inline unsigned numa_here(void)
     return LIKELY(m == NULL) ? 0 : numa_here_slow(m);
 }
 
-/* The name that core/ knows it by. */
-static inline unsigned numa_current(void)
-{
-    return numa_here();
-}
-
 /* What: the index a node of the kernel's leads to; any value is allowed. Context: any time. */
 unsigned numa_home_of_node(int node);
 
