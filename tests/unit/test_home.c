@@ -16,6 +16,7 @@
 #include "core/slab.h"
 #include "core/zone.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -191,13 +192,19 @@ static size_t free_objs(class_t c, unsigned node)
     return slab_stats(c, node).free_objs + barn_stats(c, node).objs;
 }
 
+/* Objects of a class that are neither in slabs nor in barns. */
+static size_t out_of(class_t c, unsigned node)
+{
+    return slab_stats(c, node).slabs * size_info[c].objs - free_objs(c, node);
+}
+
 static void remote_frees(void)
 {
     class_t c = size_to_class(96);
     go(0);
     get_all(96);
     tcache_flush("test");
-    size_t before = slab_stats(c, 0).slabs * size_info[c].objs - free_objs(c, 0);
+    size_t before = out_of(c, 0);
     MUST(before >= OBJECTS);
     go(1);
     wait_a_step();
@@ -208,10 +215,10 @@ static void remote_frees(void)
     check_all();
     struct tcache_stats st;
     tcache_stats(&st);
-    MUST(slab_stats(c, 0).slabs * size_info[c].objs - free_objs(c, 0) <= before - OBJECTS + st.cached[c]);
+    MUST(out_of(c, 0) <= before - OBJECTS + st.cached[c]);
     MUST(free_objs(c, 1) == 0 && slab_stats(c, 1).slabs == 0);
     tcache_flush("test");
-    MUST(slab_stats(c, 0).slabs * size_info[c].objs - free_objs(c, 0) == before - OBJECTS);
+    MUST(out_of(c, 0) == before - OBJECTS);
     check_all();
 }
 
@@ -322,17 +329,14 @@ TEST(home, threads_that_move_lose_nothing)
     on_machine(threads_move);
 }
 
-/* A child of a fork finds what other threads had on its way home. */
+/* ---- fork ---- */
+
+/* A child of a fork goes on with the heap, from another node. */
 static void forks(void)
 {
-    class_t c = size_to_class(96);
     go(0);
     get_all(96);
     tcache_flush("test");
-    size_t out = slab_stats(c, 0).slabs * size_info[c].objs - free_objs(c, 0);
-    int go_on[2], done[2];
-    MUST(pipe(go_on) == 0 && pipe(done) == 0);
-    (void)out;
     pid_t pid = fork();
     if (pid == 0) {
         check_all();
@@ -352,4 +356,55 @@ static void forks(void)
 TEST(home, fork_child_goes_on)
 {
     on_machine(forks);
+}
+
+static int freed[2], go_on[2];
+
+/* Frees the first half from another node, and keeps what has not gone home. */
+static void *keep_remote(void *arg)
+{
+    char byte;
+    (void)arg;
+    go(1);
+    for (int i = 0; i < OBJECTS / 2; i++)
+        unit_free(obj[i]);
+    MUST(write(freed[1], "", 1) == 1 && read(go_on[0], &byte, 1) == 1);
+    tcache_flush("test");
+    return NULL;
+}
+
+/* A child of a fork finds what another thread had on its way home. */
+static void forks_beside_remote(void)
+{
+    class_t c = size_to_class(96);
+    pthread_t thread;
+    char byte;
+    unit_fork_handlers();
+    go(0);
+    get_all(96);
+    tcache_flush("test");
+    size_t rest = out_of(c, 0) - OBJECTS;
+    MUST(pipe(freed) == 0 && pipe(go_on) == 0 && pthread_create(&thread, NULL, keep_remote, NULL) == 0);
+    MUST(read(freed[0], &byte, 1) == 1);
+    MUST(out_of(c, 0) - rest > OBJECTS / 2); /* some still wait */
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(30);
+        reclaim_trim(0);
+        MUST(out_of(c, 0) - rest == OBJECTS / 2);
+        check_all();
+        _exit(0);
+    }
+    int status = 1;
+    MUST(waitpid(pid, &status, 0) == pid && status == 0);
+    MUST(write(go_on[1], "", 1) == 1 && pthread_join(thread, NULL) == 0);
+    MUST(out_of(c, 0) - rest == OBJECTS / 2);
+    for (int i = OBJECTS / 2; i < OBJECTS; i++)
+        unit_free(obj[i]);
+    check_all();
+}
+
+TEST(home, fork_child_finds_what_was_on_its_way)
+{
+    on_machine(forks_beside_remote);
 }
