@@ -14,12 +14,14 @@
 /* The end of a request for a region: it is the caller's, or, without a place for it, unused. Held; lets go of the lock. */
 static struct region *hand_out(struct region *r, bool placed)
 {
-    if (placed)
+    if (r != NULL && placed) {
         region_enter_new(r->base, r->size);
-    else if (r != NULL)
+    } else if (r != NULL) {
         region_put(r);
+        r = NULL;
+    }
     region_unlock();
-    return placed ? r : NULL;
+    return r;
 }
 
 /* ---- areas for zones ---- */
