@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the tests of regions share. */
+#ifndef TESTS_UNIT_REGION_UTIL_H
+#define TESTS_UNIT_REGION_UTIL_H
+
+#include "unit.h"
+
+#include "compat/os/vm.h"
+#include "core/large.h"
+#include "core/region.h"
+
+#define MIB ((size_t)1 << 20)
+
+/* Bytes mapped by the process. */
+static inline size_t address_space(void)
+{
+    size_t pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    MUST(f != NULL && fscanf(f, "%zu", &pages) == 1);
+    fclose(f);
+    return pages * vm_page_size();
+}
+
+/* Huge windows. */
+static inline size_t seen_windows(void)
+{
+    return region_stats().windows;
+}
+
+/* In a child that begins without the empty windows that other tests of the process have left: a request that cannot be
+ * served lets go of them. */
+static inline void region_alone(void (*body)(void *), void *arg)
+{
+    large_drain(false);
+    MUST(region_map_window((size_t)1 << 47, NODE) == NULL);
+    unit_alone(body, arg);
+}
+
+#endif
