@@ -6,6 +6,7 @@
 #include "core/barn.h"
 #include "core/opt.h"
 #include "core/pmap.h"
+#include "core/reclaim.h"
 #include "core/slab.h"
 #include "core/tcache.h"
 #include "core/zone.h"
@@ -625,11 +626,12 @@ static void purge_with_a_shim(void *arg)
             MUST(unit_stamped(p[i], 256, (uintptr_t)p[i]));
             put(C32K, p[i]);
         }
+        reclaim_trim(0); /* puts may purge nothing: earlier tests in this process may have left a regret */
         unit_madvise_hook = NULL;
         check_all(C32K);
         all_accounted(C32K, 0);
     }
-    MUST(shim_calls > 0);
+    MUST(shim_calls >= 5);
 }
 
 static void shim_in_child(void *arg)
