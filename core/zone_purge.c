@@ -54,6 +54,7 @@ static size_t isolate_block(struct zone *z, struct block *b, size_t want)
     block_attach(z, b);
     owner_add(&z->dirty_pages, -n);
     owner_add(&z->out_pages, n);
+    owner_add(&z->flight_pages, n);
     return n;
 }
 
@@ -92,6 +93,7 @@ static void put_back_block(struct zone *z, struct block *b, uint32_t mask, uint3
     owner_add(&z->dirty_pages, n - ngone);
     *(opt.madv_free ? &z->lazy_pages : &z->clean_pages) += ngone;
     owner_add(&z->out_pages, -n);
+    owner_add(&z->flight_pages, -n);
 }
 
 /* What became of the pages in flight, by the block's place in the list. */
