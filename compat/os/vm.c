@@ -22,6 +22,7 @@ static struct vm_failure last_failure; /* racy on purpose: a message, not a deci
 static size_t page_size;               /* 0 until asked for; every thread computes the same value */
 static size_t mapped_bytes;
 EARLY_DATA static bool through_libc, space_is_limited;
+EARLY_DATA static size_t limit_as, limit_data; /* bytes as found at the start, 0: none */
 
 size_t vm_page_size(void)
 {
@@ -217,10 +218,10 @@ void vm_huge_pages(void *p, size_t size, bool want)
     advise(p, size, want ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
-static bool is_limited(int what)
+static size_t limit_of(int what)
 {
     struct rlimit l = {RLIM_INFINITY, RLIM_INFINITY};
-    return sys_call6(SYS_prlimit64, 0, what, 0, (long)&l, 0, 0) == 0 && l.rlim_cur != RLIM_INFINITY;
+    return sys_call6(SYS_prlimit64, 0, what, 0, (long)&l, 0, 0) == 0 && l.rlim_cur != RLIM_INFINITY ? l.rlim_cur : 0;
 }
 
 bool vm_space_is_limited(void)
@@ -230,7 +231,9 @@ bool vm_space_is_limited(void)
 
 void vm_read_limits(void)
 {
-    store_relaxed(&space_is_limited, is_limited(RLIMIT_AS) || is_limited(RLIMIT_DATA));
+    limit_as = limit_of(RLIMIT_AS);
+    limit_data = limit_of(RLIMIT_DATA);
+    store_relaxed(&space_is_limited, limit_as != 0 || limit_data != 0);
 }
 
 void vm_use_libc(void)
@@ -240,7 +243,10 @@ void vm_use_libc(void)
 
 struct vm_failure vm_last_failure(void)
 {
-    return last_failure;
+    struct vm_failure v = last_failure;
+    v.limit_as = limit_as;
+    v.limit_data = limit_data;
+    return v;
 }
 
 size_t vm_mapped_bytes(void)
