@@ -153,6 +153,7 @@ static void run_once(const struct run *r)
 {
     alarm(CHILD_S);
     opt.thp = OPT_THP_NEVER; /* zeroing huge pages takes most of the time otherwise */
+    opt.numa = r->nodes ? OPT_NUMA_BIND : opt.numa;
     fault_set(r->call, r->k, r->forever, r->answer);
     if (r->nodes)
         numa_init_from(&two_nodes, TAG_NODES_MAX, life_make_nodes);
@@ -175,9 +176,9 @@ static bool long_form(void)
     return getenv("SHEAF_TEST_LONG") != NULL;
 }
 
-static long next_k(long k)
+static long next_k(long k, bool forever)
 {
-    return long_form() ? k + 1 : k * 4 - 2;
+    return k == 1 ? 2 : !long_form() ? 4 * k - 2 : forever ? 2 * k : k + 1;
 }
 
 /* Result: how many calls were made to fail. */
@@ -185,7 +186,7 @@ static long all_k(struct run *r)
 {
     struct unit_child c;
     long n = 0;
-    for (r->k = 1;; r->k = r->k == 1 ? 2 : next_k(r->k), n++) {
+    for (r->k = 1;; r->k = next_k(r->k, r->forever), n++) {
         unit_child(&c, run_child, r);
         if (WIFEXITED(c.status) && WEXITSTATUS(c.status) == NOT_REACHED)
             return n;

@@ -170,12 +170,12 @@ static size_t large_size(uint64_t *seed)
 {
     switch (unit_below(seed, 8)) {
     case 0:
-        return MIB(65) + unit_below(seed, MIB(20));
+        return MIB(65) + unit_below(seed, MIB(5));
     case 1:
-        return MIB(2) + unit_below(seed, MIB(30));
+        return MIB(2) + unit_below(seed, MIB(6));
     case 2:
     case 3:
-        return KIB(513) + unit_below(seed, MIB(2));
+        return KIB(513) + unit_below(seed, KIB(600));
     default:
         return KIB(33) + unit_below(seed, KIB(700));
     }
@@ -252,5 +252,5 @@ static void end(void)
 }
 
 const struct trace trace_tcache = {"tcache", 300, tcache_step, verify, end};
-const struct trace trace_large = {"large", 150, large_step, verify, end};
-const struct trace trace_heap = {"heap", 300, heap_step, verify, end};
+const struct trace trace_large = {"large", 80, large_step, verify, end};
+const struct trace trace_heap = {"heap", 150, heap_step, verify, end};

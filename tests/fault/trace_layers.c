@@ -37,7 +37,7 @@ static void words_zero(const char *p, size_t from, size_t to, size_t step)
 
 /* ---- regions ---- */
 
-enum { REGIONS = 12, REGION_STEP = 1 << 18 };
+enum { REGIONS = 12, REGION_STEP = 1 << 20 };
 
 static struct {
     struct region *r;
@@ -46,7 +46,7 @@ static struct {
 
 static size_t region_bytes(uint64_t *seed)
 {
-    size_t most = unit_below(seed, 4) == 0 ? MIB(200) : MIB(24);
+    size_t most = unit_below(seed, 4) == 0 ? MIB(100) : MIB(20);
     return (1 + unit_below(seed, most / vm_page_size())) * vm_page_size();
 }
 
@@ -147,15 +147,15 @@ static void run_take(int i, uint64_t *seed)
     }
     MUST(pg->npages == n);
     if (pg->zeroed)
-        MUST(unit_is_zero(page_address(pg), n * PAGE_BYTES));
+        words_zero(page_address(pg), 0, n * PAGE_BYTES, PAGE_BYTES);
     runs[i].pg = pg;
     runs[i].id = ++last_id;
-    words_write(page_address(pg), run_bytes(i), PAGE_BYTES / 16, last_id);
+    words_write(page_address(pg), run_bytes(i), PAGE_BYTES, last_id);
 }
 
 static void run_drop(int i)
 {
-    words_look(page_address(runs[i].pg), run_bytes(i), PAGE_BYTES / 16, runs[i].id);
+    words_look(page_address(runs[i].pg), run_bytes(i), PAGE_BYTES, runs[i].id);
     zone_free(runs[i].pg, runs[i].pg->npages, false);
     runs[i].pg = NULL;
 }
@@ -164,17 +164,15 @@ static void run_change(int i, uint64_t *seed)
 {
     struct page *pg = runs[i].pg;
     size_t old = pg->npages, n = 1 + unit_below(seed, 2 * old);
-    bool zeroed = pg->zeroed;
-    words_look(page_address(pg), run_bytes(i), PAGE_BYTES / 16, runs[i].id);
+    words_look(page_address(pg), run_bytes(i), PAGE_BYTES, runs[i].id);
     pg->zeroed = false; /* it was written */
-    (void)zeroed;
     if (n < old) {
         zone_shrink(pg, n);
         pg->npages = (uint32_t)n;
     } else if (n > old && zone_grow(pg, n)) {
         MUST(pg->npages == n);
     }
-    words_write(page_address(pg), run_bytes(i), PAGE_BYTES / 16, runs[i].id);
+    words_write(page_address(pg), run_bytes(i), PAGE_BYTES, runs[i].id);
 }
 
 static void zone_step(uint64_t *seed)
@@ -197,7 +195,7 @@ static void zone_verify(void)
 {
     for (int i = 0; i < RUNS; i++)
         if (runs[i].pg != NULL)
-            words_look(page_address(runs[i].pg), run_bytes(i), PAGE_BYTES / 16, runs[i].id);
+            words_look(page_address(runs[i].pg), run_bytes(i), PAGE_BYTES, runs[i].id);
 }
 
 static void zone_end(void)
@@ -294,6 +292,6 @@ static void slab_end(void)
     reclaim_trim(0);
 }
 
-const struct trace trace_region = {"region", 120, region_step, region_verify, region_end};
-const struct trace trace_zone = {"zone", 300, zone_step, zone_verify, zone_end};
-const struct trace trace_slab = {"slab", 150, slab_step, slab_verify_all, slab_end};
+const struct trace trace_region = {"region", 80, region_step, region_verify, region_end};
+const struct trace trace_zone = {"zone", 150, zone_step, zone_verify, zone_end};
+const struct trace trace_slab = {"slab", 100, slab_step, slab_verify_all, slab_end};
