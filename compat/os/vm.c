@@ -4,9 +4,11 @@
 
 #include "atomic.h"
 #include "bits.h"
+#include "fault.h"
 #include "sys.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -47,7 +49,9 @@ static void *fail(const char *call, size_t size, int error)
 void *vm_map(size_t size, bool reserve)
 {
     long flags = MAP_PRIVATE | MAP_ANONYMOUS | (reserve ? 0 : MAP_NORESERVE);
-    long ret = sys_call6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, flags, -1, 0);
+    long ret;
+    if (!fault_hit(FAULT_MMAP, &ret))
+        ret = sys_call6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (ret < 0 && ret > -4096)
         return fail("mmap", size, (int)-ret);
     add_relaxed(&mapped_bytes, size);
@@ -74,7 +78,9 @@ void *vm_map_aligned(size_t size, size_t align, bool reserve)
 int vm_unmap(void *p, size_t size)
 {
     long ret;
-    if (load_relaxed(&through_libc)) {
+    if (fault_hit(FAULT_MUNMAP, &ret)) {
+        /* ret is the answer */
+    } else if (load_relaxed(&through_libc)) {
         int saved = errno;
         ret = munmap(p, size) == 0 ? 0 : -errno;
         errno = saved;
@@ -91,6 +97,9 @@ int vm_unmap(void *p, size_t size)
 
 static int advise(void *p, size_t size, int advice)
 {
+    long answer;
+    if (fault_hit(FAULT_MADVISE, &answer))
+        return (int)answer;
     if (!load_relaxed(&through_libc))
         return (int)sys_call3(SYS_madvise, (long)p, (long)size, advice);
     int saved = errno;
@@ -122,6 +131,9 @@ int vm_purge_lazily(void *p, size_t size)
 /* Result: the address, or -errno. */
 static long remap(void *p, size_t old_size, size_t new_size, int flags, void *to)
 {
+    long answer;
+    if (fault_hit(FAULT_MREMAP, &answer))
+        return answer;
     if (!load_relaxed(&through_libc))
         return sys_call6(SYS_mremap, (long)p, (long)old_size, (long)new_size, flags, (long)to, 0);
     int saved = errno;
@@ -167,6 +179,17 @@ void *vm_remap(void *p, size_t old_size, size_t new_size)
     return (void *)ret;
 }
 
+/* The contents have moved, and must go back, even if the system moves nothing any more. */
+static void move_back(void *p, void *from, size_t size)
+{
+    if (is_error(remap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, p))) {
+        memcpy(p, from, size);
+        vm_unmap(from, size);
+    } else {
+        sub_relaxed(&mapped_bytes, size);
+    }
+}
+
 /* Pages move only to a mapping of their old length; it is made longer afterwards, in the room that was kept for it, or,
  * if somebody has taken that meanwhile, elsewhere. */
 void *vm_move_out(void *p, size_t old_size, size_t new_size, size_t align)
@@ -186,9 +209,7 @@ void *vm_move_out(void *p, size_t old_size, size_t new_size, size_t align)
         if (grown != NULL)
             return grown;
     }
-    /* The contents have moved, and must go back. */
-    remap(to, old_size, old_size, MREMAP_MAYMOVE | MREMAP_FIXED, p);
-    sub_relaxed(&mapped_bytes, old_size);
+    move_back(p, to, old_size);
     return NULL;
 }
 
