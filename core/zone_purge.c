@@ -191,9 +191,9 @@ static void purge_part(struct purge *p, const struct block *b, unsigned place, b
 /* Purge the range in one call. If it is refused, a part of it may be to blame (locked, say): then block by block. */
 static void purge_flush(struct purge *p)
 {
-    char *end = p->a + p->size;
-    if (p->size != 0 && !pass_by(p)) {
+    if (p->size != 0 && !pass_by(p)) { /* with no range, a is NULL */
         struct block *b = p->from;
+        char *end = p->a + p->size;
         bool all = purge_range(p, p->a, p->size), several = block_address(b) + BLOCK_BYTES < end;
         for (unsigned i = p->from_place; b != NULL && block_address(b) < end; b = b->flight_next, i++)
             if (all)
