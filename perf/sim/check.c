@@ -162,7 +162,8 @@ static void check_same_again(void)
 
 static void check_blocks(void)
 {
-    static const struct machine odd[] = {{2, 1, 8, false, 0}, {24, 3, 5, false, 0}, {40, 2, 8, true, 0}, {80, 1, 8, false, 0}};
+    static const struct machine odd[] = {
+        {2, 1, 8, false, 0}, {24, 3, 5, false, 0}, {40, 2, 8, true, 0}, {80, 1, 8, false, 0}};
     for (enum traffic t = TRAFFIC_CHURN; t < TRAFFICS; t++)
         for (unsigned i = 0; i < sizeof odd / sizeof *odd; i++) {
             struct plan p = plan_of(0, 0, t);
@@ -198,7 +199,8 @@ static void check_parts(void)
     p.load.batch = 4000;
     p.warm_ms = 14;
     expect(run_plan(&p, &churn), "churn runs with parts");
-    expect(churn.rank[RANK_SLAB].holds * 20 < churn.rank[RANK_BARN].holds, "a full part is passed over, not left to the slabs");
+    expect(churn.rank[RANK_SLAB].holds * 20 < churn.rank[RANK_BARN].holds,
+           "a full part is passed over, not left to the slabs");
 }
 
 int check_all(void)

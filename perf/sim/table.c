@@ -5,10 +5,8 @@
  */
 #include "sim.h"
 
-
 #include <stdio.h>
 #include <string.h>
-
 
 static const struct plan usual = {
     .machine = {.cpus = 64, .nodes = 1, .llc = 8},
@@ -158,7 +156,7 @@ static void scale_rows(struct plan p, const char *what)
 {
     static const struct {
         unsigned cpus, nodes;
-    } row[] = {{8, 1}, {64, 1}, {128, 1}, {128, 2}, {256, 1}, {256, 2}, {512, 4}, {1024, 8}, {1024, 16}};
+    } row[] = {{8, 1}, {64, 1}, {128, 1}, {256, 2}, {256, 8}, {512, 8}, {1024, 16}};
     double of = alone(&p);
     for (unsigned i = 0; i < sizeof row / sizeof *row; i++) {
         p.machine.cpus = row[i].cpus;
