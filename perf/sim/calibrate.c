@@ -277,7 +277,7 @@ static void measure_locks(void)
     cost.hold_zone = less(least(zone_pairs, 2 * INNER), pair);
 }
 
-/* Taking and putting are measured together: a quarter and three quarters, as perf annotate divides them. */
+/* Taking and putting are measured together: a quarter and three quarters is judged. */
 static void measure_slabs(void)
 {
     uint64_t few = least(slab_few, INNER / 4), many = least(slab_many, INNER / 4), one = less(many, few) / (OBJS - 4);
