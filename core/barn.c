@@ -21,9 +21,9 @@ struct barn {
     struct lock lock;
     struct sheaf *full, *empty; /* everything here: BARN lock */
     uint32_t nfull, nempty;     /* also peeked at without it */
-    uint32_t limit;             /* times BARN_FULL_MIN sheaves and BARN_BYTES_MIN bytes may be kept; 0: not used yet */
+    uint32_t limit;             /* times BARN_FULL_MIN sheaves and BARN_BYTES_MIN bytes are kept; 0: not used yet; as nfull */
     uint32_t wish;              /* enum wish; also written without it */
-    size_t objs;
+    size_t objs;                /* as nfull */
     size_t get, get_fail, put, put_fail;
 } CACHE_ALIGNED;
 
@@ -88,7 +88,7 @@ static void push_full(struct barn *b, struct sheaf *s)
     s->next = b->full;
     b->full = s;
     store_relaxed(&b->nfull, b->nfull + 1);
-    b->objs += s->n;
+    store_relaxed(&b->objs, b->objs + s->n);
 }
 
 static struct sheaf *pop_full(struct barn *b)
@@ -98,7 +98,7 @@ static struct sheaf *pop_full(struct barn *b)
         return NULL;
     b->full = s->next;
     store_relaxed(&b->nfull, b->nfull - 1);
-    b->objs -= s->n;
+    store_relaxed(&b->objs, b->objs - s->n);
     return s;
 }
 
@@ -128,27 +128,26 @@ static struct barn *part_with_full(class_t c, unsigned node)
 {
     unsigned own = own_part();
     for (unsigned i = 0; i <= part_mask; i++) {
-        struct barn *b = barn_part(node, c, (own + i) & part_mask);
+        struct barn *b = barn_part(node, c, own ^ i);
         if (load_relaxed(&b->nfull) != 0)
             return b;
     }
     return NULL;
 }
 
-static void note_get_failed(struct barn *b)
+/* All parts are empty: a deeper one would have had something, whichever it is that was full before. */
+static void note_get_failed(class_t c, unsigned node)
 {
-    if (load_relaxed(&b->wish) == WISH_WAS_FULL)
-        store_relaxed(&b->wish, WISH_THEN_EMPTY); /* racy: a hint */
-    owner_add(&b->get_fail, 1); /* racy: a statistic */
+    for (unsigned part = 0; part <= part_mask; part++) {
+        struct barn *b = barn_part(node, c, part);
+        if (load_relaxed(&b->wish) == WISH_WAS_FULL)
+            store_relaxed(&b->wish, WISH_THEN_EMPTY); /* racy: a hint */
+    }
+    owner_add(&barn_of(node, c)->get_fail, 1); /* racy: a statistic */
 }
 
-struct sheaf *barn_get_full(class_t c, unsigned node, struct sheaf *empty)
+static struct sheaf *exchange(struct barn *b, struct sheaf *empty)
 {
-    struct barn *b = part_with_full(c, node);
-    if (b == NULL) {
-        note_get_failed(barn_of(node, c));
-        return NULL;
-    }
     lock_acquire(&b->lock, RANK_BARN);
     struct sheaf *s = pop_full(b);
     if (s != NULL && empty != NULL)
@@ -159,17 +158,49 @@ struct sheaf *barn_get_full(class_t c, unsigned node, struct sheaf *empty)
     return s;
 }
 
+struct sheaf *barn_get_full(class_t c, unsigned node, struct sheaf *empty)
+{
+    struct sheaf *s = NULL;
+    for (struct barn *b; s == NULL && (b = part_with_full(c, node)) != NULL;) /* others may have been faster */
+        s = exchange(b, empty);
+    if (s == NULL)
+        note_get_failed(c, node);
+    return s;
+}
+
+/* By the limit that holds now. With the lock exact, else a peek. */
+static bool has_room(const struct barn *b, class_t c, const struct sheaf *full)
+{
+    size_t limit = load_relaxed(&b->limit), nfull = load_relaxed(&b->nfull);
+    if (opt.barn_max != 0)
+        return nfull < opt.barn_max;
+    size_t bytes = (load_relaxed(&b->objs) + full->n) * class_to_size(c);
+    limit = limit == 0 ? 1 : limit;
+    return bytes <= BARN_BYTES_MIN * limit && nfull < BARN_FULL_MIN * limit;
+}
+
+/* Our part, or, if it is full, the next one with room; if all are, ours decides whether to grow. */
+static struct barn *part_with_room(class_t c, unsigned node, const struct sheaf *full)
+{
+    unsigned own = own_part();
+    for (unsigned i = 0; part_mask != 0 && i <= part_mask; i++) {
+        struct barn *b = barn_part(node, c, own ^ i);
+        if (has_room(b, c, full))
+            return b;
+    }
+    return barn_part(node, c, own);
+}
+
 /* Room for one more? Grow the limit where it was too small before. */
 static bool may_put(struct barn *b, class_t c, const struct sheaf *full)
 {
     if (opt.barn_max != 0)
-        return b->nfull < opt.barn_max;
+        return has_room(b, c, full);
     if (b->limit == 0)
-        b->limit = 1;
-    size_t bytes = (b->objs + full->n) * class_to_size(c);
-    bool room = bytes <= (size_t)BARN_BYTES_MIN * b->limit && b->nfull < BARN_FULL_MIN * b->limit;
+        store_relaxed(&b->limit, 1);
+    bool room = has_room(b, c, full);
     if (!room && load_relaxed(&b->wish) == WISH_THEN_EMPTY && b->limit < BARN_LIMIT_MAX) {
-        b->limit *= 2;
+        store_relaxed(&b->limit, b->limit * 2);
         store_relaxed(&b->wish, WISH_NONE);
         return true;
     }
@@ -191,12 +222,12 @@ static void drain_one(class_t c, unsigned node, const char *func)
 
 bool barn_put_full(class_t c, unsigned node, struct sheaf *full, uint32_t cap, struct sheaf **empty, const char *func)
 {
-    struct barn *b = barn_of(node, c);
     *empty = NULL;
     if (UNLIKELY(slab_draining(c, node) || zone_spiking(node)) && opt.barn_max == 0) {
         drain_one(c, node, func);
         return false;
     }
+    struct barn *b = part_with_room(c, node, full);
     lock_acquire(&b->lock, RANK_BARN);
     bool ok = may_put(b, c, full);
     if (ok) {
@@ -253,8 +284,8 @@ static struct sheaf *take_all(struct barn *b, struct sheaf **empties)
     b->full = b->empty = NULL;
     store_relaxed(&b->nfull, 0);
     store_relaxed(&b->nempty, 0);
-    b->objs = 0;
-    b->limit = 0; /* to be earned anew */
+    store_relaxed(&b->objs, 0);
+    store_relaxed(&b->limit, 0); /* to be earned anew */
     lock_release(&b->lock);
     return full;
 }

@@ -5,7 +5,7 @@
  * A full sheaf has objects (n > 0, not always n == cap: a dead thread's are welcome); an empty one has none. Threads
  * exchange whole sheaves here, so a lock hold moves hundreds of objects.
  * Where a node has more than BARN_CPUS cpus, its barn has parts, one for so many cpus, each with lock, stacks and limit of its
- * own. A put goes to the caller's part, a get to the first part that has something, the caller's before others.
+ * own. A put goes to the caller's part, or to the next with room; a get to the caller's, or to the next that has something.
  *   INV-BARN-1 nfull, nempty and objs are the sums over the stacks.
  *   INV-BARN-2 every object in a barn of class c and node k belongs to a slab of that class and node.
  * What a barn keeps is limited in sheaves and in bytes. The limit begins small and doubles when a put found the barn full,

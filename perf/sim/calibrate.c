@@ -277,7 +277,7 @@ static void measure_locks(void)
     cost.hold_zone = less(least(zone_pairs, 2 * INNER), pair);
 }
 
-/* Taking and putting are measured together: a quarter and three quarters, as perf annotate divides them. */
+/* Taking and putting are measured together: a quarter and three quarters is judged. */
 static void measure_slabs(void)
 {
     uint64_t few = least(slab_few, INNER / 4), many = least(slab_many, INNER / 4), one = less(many, few) / (OBJS - 4);
@@ -293,8 +293,11 @@ static void measure_calls(void)
     tcache_stats(&before);
     uint64_t calls = 2 * MANY, all = least(batch, 1) - calls * cost.hit;
     tcache_stats(&after);
-    uint64_t slow = (after.counts.slow_alloc + after.counts.slow_free - before.counts.slow_alloc - before.counts.slow_free) / ROUNDS;
-    uint64_t visits = (after.counts.barn_get + after.counts.barn_put - before.counts.barn_get - before.counts.barn_put) / ROUNDS;
+    uint64_t slow =
+        (after.counts.slow_alloc + after.counts.slow_free - before.counts.slow_alloc - before.counts.slow_free) /
+        ROUNDS;
+    uint64_t visits =
+        (after.counts.barn_get + after.counts.barn_put - before.counts.barn_get - before.counts.barn_put) / ROUNDS;
     cost.slow_call = less(all, visits * (cost.cas + cost.xchg + cost.hold_barn)) / (slow == 0 ? 1 : slow);
     cost.page_call = less(least(run_pairs, 2 * INNER), cost.cas + cost.xchg + cost.hold_pcp);
 }

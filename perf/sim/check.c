@@ -162,7 +162,8 @@ static void check_same_again(void)
 
 static void check_blocks(void)
 {
-    static const struct machine odd[] = {{2, 1, 8, false, 0}, {24, 3, 5, false, 0}, {40, 2, 8, true, 0}, {80, 1, 8, false, 0}};
+    static const struct machine odd[] = {
+        {2, 1, 8, false, 0}, {24, 3, 5, false, 0}, {40, 2, 8, true, 0}, {80, 1, 8, false, 0}};
     for (enum traffic t = TRAFFIC_CHURN; t < TRAFFICS; t++)
         for (unsigned i = 0; i < sizeof odd / sizeof *odd; i++) {
             struct plan p = plan_of(0, 0, t);
@@ -181,7 +182,7 @@ static void check_blocks(void)
 static void check_parts(void)
 {
     struct plan p = plan_of(128, 1, TRAFFIC_PAIRS);
-    struct figures one = {0}, parts = {0}, far = {0};
+    struct figures one = {0}, parts = {0}, far = {0}, churn = {0};
     p.load.one_size = true;
     p.warm_ms = 6;
     expect(run_plan(&p, &parts), "pairs run with parts");
@@ -190,9 +191,16 @@ static void check_parts(void)
     p.load.traffic = TRAFFIC_PAIRS;
     p.machine.barn_cpus = 128;
     expect(run_plan(&p, &one), "pairs run with one barn");
-    expect(parts.wait * 8 < one.wait, "a barn for every 32 cpus waits far less than one for 128");
+    expect(parts.wait * 8 < one.wait, "a barn for every few cpus waits far less than one for 128");
     expect(parts.ops > one.ops * 3 / 2, "and does more");
     expect(far.barn_gets > far.refills, "who takes finds what was freed at another part");
+    p = plan_of(128, 1, TRAFFIC_CHURN);
+    p.load.one_size = true;
+    p.load.batch = 4000;
+    p.warm_ms = 14;
+    expect(run_plan(&p, &churn), "churn runs with parts");
+    expect(churn.rank[RANK_SLAB].holds * 20 < churn.rank[RANK_BARN].holds,
+           "a full part is passed over, not left to the slabs");
 }
 
 int check_all(void)

@@ -81,14 +81,10 @@ struct price {
     const uint64_t *base, *lines;
 };
 static const struct price price_of[RANKS] = {
-    [RANK_THREADS] = {&cost.hold_threads, &cost.lines_threads},
-    [RANK_BARN] = {&cost.hold_barn, &cost.lines_barn},
-    [RANK_SLAB] = {&cost.hold_slab, &cost.lines_slab},
-    [RANK_PCP] = {&cost.hold_pcp, &cost.lines_pcp},
-    [RANK_ZONE] = {&cost.hold_zone, &cost.lines_zone},
-    [RANK_REGION] = {&cost.hold_region, &cost.lines_region},
-    [RANK_SPACE] = {&cost.hold_region, &cost.lines_region},
-    [RANK_META] = {&cost.hold_meta, &cost.lines_meta},
+    [RANK_THREADS] = {&cost.hold_threads, &cost.lines_threads}, [RANK_BARN] = {&cost.hold_barn, &cost.lines_barn},
+    [RANK_SLAB] = {&cost.hold_slab, &cost.lines_slab},          [RANK_PCP] = {&cost.hold_pcp, &cost.lines_pcp},
+    [RANK_ZONE] = {&cost.hold_zone, &cost.lines_zone},          [RANK_REGION] = {&cost.hold_region, &cost.lines_region},
+    [RANK_SPACE] = {&cost.hold_region, &cost.lines_region},     [RANK_META] = {&cost.hold_meta, &cost.lines_meta},
 };
 
 /* ---- work done in a hold of a slab list: read off its own counters ---- */

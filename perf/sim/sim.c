@@ -60,7 +60,8 @@ static void change_cost(const char *text)
 
 static void print_figures(const struct figures *f)
 {
-    static const char *const name[RANKS] = {"fork", "threads", "barn", "slab", "pcp", "zone", "region", "space", "meta"};
+    static const char *const name[RANKS] = {"fork", "threads", "barn",  "slab", "pcp",
+                                            "zone", "region",  "space", "meta"};
     double cpus = plan.machine.cpus, us = (double)f->window / 1e6;
     printf("calls a cpu and us %.3f, waiting %.2f %% of the time\n", (double)f->ops / cpus / us,
            100 * (double)f->wait / cpus / (double)f->window);

@@ -65,22 +65,22 @@ struct vcpu {
     uint64_t now;       /* its own clock, picoseconds */
     uint64_t turn;      /* what is in the queue for it is valid if it has this number */
     uint64_t random;
-    struct vcpu *next;  /* in a lock's list of spinners or sleepers */
+    struct vcpu *next; /* in a lock's list of spinners or sleepers */
     enum wake wake;
     unsigned id;
     bool done, started;
-    bool waits;           /* for a lock, and since when */
+    bool waits; /* for a lock, and since when */
     uint64_t waits_since;
     uint64_t ops, wait; /* in the window: calls of malloc and free; time from a failed try until the lock was had */
 };
 
 struct sim {
-    struct vcpu *cpu;       /* [machine.cpus] */
-    struct vcpu *running;   /* NULL: the main program, for which locks are no-ops and no time passes */
-    uint64_t from, to;      /* the window in which figures are taken */
-    bool begun;             /* the window has */
-    unsigned left;          /* virtual threads that have not ended */
-    void (*at_end)(void);   /* called once when simulated time passes `to`, from outside of all threads */
+    struct vcpu *cpu;     /* [machine.cpus] */
+    struct vcpu *running; /* NULL: the main program, for which locks are no-ops and no time passes */
+    uint64_t from, to;    /* the window in which figures are taken */
+    bool begun;           /* the window has */
+    unsigned left;        /* virtual threads that have not ended */
+    void (*at_end)(void); /* called once when simulated time passes `to`, from outside of all threads */
 };
 extern struct sim sim;
 
@@ -142,10 +142,10 @@ extern const char *const traffic_name[TRAFFICS];
 
 struct load {
     enum traffic traffic;
-    bool one_size;     /* 64 bytes only, else a mix of eight sizes */
-    bool stamped;      /* write into each block who has it, and look before it is freed */
-    uint64_t work;     /* of the program between two calls */
-    unsigned batch;    /* most blocks of a batch */
+    bool one_size;  /* 64 bytes only, else a mix of eight sizes */
+    bool stamped;   /* write into each block who has it, and look before it is freed */
+    uint64_t work;  /* of the program between two calls */
+    unsigned batch; /* most blocks of a batch */
 };
 extern struct load load;
 
@@ -156,7 +156,7 @@ extern int64_t traffic_live; /* blocks handed out and not yet freed, all threads
 /* ---- a run ---- */
 
 struct figures {
-    uint64_t ops, wait, window;          /* sums over the cpus */
+    uint64_t ops, wait, window; /* sums over the cpus */
     struct rank_figures rank[RANKS];
     uint64_t barn, sheaves, remote_and_slabs, pages; /* bytes parked at the window's end */
     uint64_t meta, live;
@@ -169,7 +169,7 @@ struct plan {
     unsigned sheaf_cap, barn_max; /* options of the library; 0: as shipped */
     unsigned warm_ms, window_ms;
     uint64_t seed;
-    bool check;                   /* free all, verify, count */
+    bool check; /* free all, verify, count */
 };
 
 /* What: one run in a child process, since a heap with nodes stays one. Fails: false, it has said why. */

@@ -5,16 +5,14 @@
  */
 #include "sim.h"
 
-
 #include <stdio.h>
 #include <string.h>
-
 
 static const struct plan usual = {
     .machine = {.cpus = 64, .nodes = 1, .llc = 8},
     .load = {.traffic = TRAFFIC_CHURN, .work = 50 * PS_PER_NS, .batch = 4000},
-    .warm_ms = 20,
-    .window_ms = 4,
+    .warm_ms = 14,
+    .window_ms = 3,
     .seed = 1,
 };
 
@@ -67,7 +65,7 @@ static double kib_a_cpu(const struct plan *p, uint64_t bytes)
 
 /* ---- caps: capacity and depth of barns, one barn a node ---- */
 
-static const unsigned counts[] = {8, 16, 32, 64, 128, 256};
+static const unsigned counts[] = {8, 16, 32, 64, 128};
 enum { COUNTS = sizeof counts / sizeof *counts };
 
 static void caps_row(struct plan p, const char *what)
@@ -158,7 +156,7 @@ static void scale_rows(struct plan p, const char *what)
 {
     static const struct {
         unsigned cpus, nodes;
-    } row[] = {{8, 1}, {32, 1}, {64, 1}, {128, 1}, {128, 2}, {256, 2}, {256, 8}, {512, 4}, {1024, 8}, {1024, 16}};
+    } row[] = {{8, 1}, {64, 1}, {128, 1}, {256, 2}, {256, 8}, {512, 8}, {1024, 16}};
     double of = alone(&p);
     for (unsigned i = 0; i < sizeof row / sizeof *row; i++) {
         p.machine.cpus = row[i].cpus;
@@ -183,7 +181,7 @@ static void llc(void)
 {
     static const struct {
         unsigned cpus, nodes;
-    } row[] = {{64, 1}, {128, 2}, {256, 2}};
+    } row[] = {{64, 1}, {256, 2}};
     static const struct {
         enum traffic traffic;
         bool one_size;
@@ -210,26 +208,32 @@ static void llc(void)
 
 /* ---- work: how much of its time the program spends outside of malloc ---- */
 
+static void work_cell(enum traffic t, unsigned cpus, bool one_barn, unsigned ns)
+{
+    struct plan p = usual;
+    p.load.traffic = t;
+    p.load.one_size = true;
+    p.load.work = ns * PS_PER_NS;
+    double of = alone(&p);
+    p.machine.cpus = cpus;
+    p.machine.barn_cpus = one_barn ? cpus : 0;
+    struct figures f = figures_of(&p);
+    printf("  %4.0f %4.0f", percent_of(&p, &f, of), waiting(&p, &f));
+}
+
 static void work(void)
 {
-    static const unsigned ns[] = {25, 50, 100, 200, 400};
-    printf("ns of work a call          25          50         100         200         400\n");
-    printf("traffic           cpus      %% wait      %% wait      %% wait      %% wait      %% wait\n");
-    for (enum traffic t = TRAFFIC_CHURN; t <= TRAFFIC_FAR; t++)
-        for (unsigned cpus = 32; cpus <= 256; cpus *= 2) {
-            printf("%-7s %8s %5u", traffic_name[t], "one size", cpus);
-            for (unsigned k = 0; k < sizeof ns / sizeof *ns; k++) {
-                struct plan p = usual;
-                p.load.traffic = t;
-                p.load.one_size = true;
-                p.load.work = ns[k] * PS_PER_NS;
-                double of = alone(&p);
-                p.machine.cpus = cpus;
-                struct figures f = figures_of(&p);
-                printf(" %6.0f %4.0f", percent_of(&p, &f, of), waiting(&p, &f));
+    static const unsigned ns[] = {50, 100, 200, 400};
+    printf("ns of work a call               50        100        200        400\n");
+    printf("traffic         barn   cpus    %% wait    %% wait    %% wait    %% wait\n");
+    for (enum traffic t = TRAFFIC_CHURN; t <= TRAFFIC_PAIRS; t++)
+        for (unsigned cpus = 64; cpus <= 256; cpus *= 2)
+            for (int one = 1; one >= 0; one--) {
+                printf("%-6s one size  %-5s %5u", traffic_name[t], one ? "one" : "parts", cpus);
+                for (unsigned k = 0; k < sizeof ns / sizeof *ns; k++)
+                    work_cell(t, cpus, one != 0, ns[k]);
+                printf("\n");
             }
-            printf("\n");
-        }
 }
 
 /* ---- pages: runs of 64 to 512 KiB ---- */

@@ -46,7 +46,9 @@ static void *slow_get(size_t size)
 
 static void slow_put(void *p)
 {
-    sim_spend(pmap_tag(p) == TAG_BLOCK ? cost.page_call : cost.slow_call);
+    unsigned tag = pmap_tag(p);
+    bool remote = tcache_self()->state == TCACHE_LIVE && tag >> TAG_NODE_SHIFT != tcache_self()->node;
+    sim_spend(tag == TAG_BLOCK ? cost.page_call : remote ? cost.remote_call : cost.slow_call);
     alloc_free_slow(p, "free");
 }
 
