@@ -221,7 +221,7 @@ PROC_TEST(accept, addresses_are_below_2_to_47, "@", NULL, "acc_address")
 PROC_TEST(accept, daemon_of_its_own, "@", NULL, "acc_daemon", proc_count(300000, 1000000))
 
 /* R09: without the kernel's help here; the guest has huge pages always (check-accept-guest). */
-PROC_TEST(accept, given_back_stays_away, "@", NULL, "acc_collapse", "32", "1")
+PROC_TEST(accept, given_back_stays_away, "@", NULL, "acc_collapse", "64", "1", "nh")
 
 /* R17: one cpu's worth of threads costs no more a thread. */
 TEST(accept, threads_on_one_cpu_cost_the_same)
