@@ -367,7 +367,7 @@ void report_json(int fd)
     fmt_add(&f, ",\n  \"classes\": [");
     const char *sep = "";
     for (class_t c = 0; c < SIZE_CLASSES; c++)
-        if (r->classes[c].slabs != 0) {
+        if (r->classes[c].refills != 0) { /* ever used */
             json_class(&f, &r->classes[c], sep);
             sep = ",";
         }
