@@ -334,7 +334,7 @@ TEST(accept, few_locks_for_blocks_of_32_kib)
     char *out = output_of("@", conf, NULL, ARGS("acc_ring", "16", proc_count(20000, 1000000), "32768"));
     char *json = proc_slurp(path);
     long long blocks = figure(out, "blocks"), locks = sum_of(json, "locks"), waits = sum_of(json, "waits");
-    if (locks == 0 || locks * 2 > blocks || waits * 100 > blocks)
+    if (locks == 0 || locks * 16 > blocks || waits * 100 > blocks)
         TEST_FAIL("%lld lock holds and %lld waits for %lld blocks", locks, waits, blocks);
     free(json);
     free(out);
