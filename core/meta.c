@@ -7,6 +7,7 @@
 #include "compat/os/vm.h"
 #include "dbg.h"
 #include "rank.h"
+#include "thp.h"
 
 #include <string.h>
 
@@ -105,10 +106,10 @@ static bool grow(void)
     size_t size = meta.next_chunk < CHUNK_MIN ? CHUNK_MIN : meta.next_chunk;
     meta.next_chunk = size < CHUNK_MAX ? size * 2 : size;
     lock_release(&meta.lock);
-    char *p = vm_map(size, false);
+    char *p = thp_map_small(size);
     if (p == NULL) {
         size = CHUNK_SCARCE;
-        p = vm_map(size, false);
+        p = thp_map_small(size);
     }
     lock_acquire(&meta.lock, RANK_META);
     if (p != NULL)

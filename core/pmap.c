@@ -3,6 +3,7 @@
 
 #include "compat/os/bits.h"
 #include "compat/os/vm.h"
+#include "thp.h"
 
 intptr_t pmap_root[1 << PMAP_ROOT_BITS];
 uint16_t pmap_zero_tags[PMAP_LEAF_PAGES];
@@ -56,7 +57,7 @@ bool pmap_prepare(void)
 {
     if (load_relaxed(&spare_leaf) != NULL)
         return true;
-    struct pmap_leaf *leaf = vm_map(pmap_leaf_bytes(), false), *none = NULL;
+    struct pmap_leaf *leaf = thp_map_small(pmap_leaf_bytes()), *none = NULL;
     if (leaf != NULL && !cas_acq_rel(&spare_leaf, &none, leaf)) /* pairs with add_leaf's exchange */
         vm_unmap(leaf, pmap_leaf_bytes());
     return leaf != NULL;
@@ -66,7 +67,7 @@ bool pmap_prepare(void)
 static bool add_leaf(uintptr_t a)
 {
     size_t size = pmap_leaf_bytes();
-    struct pmap_leaf *leaf = vm_map(size, false);
+    struct pmap_leaf *leaf = thp_map_small(size);
     if (leaf == NULL)
         leaf = exchange_acquire(&spare_leaf, NULL); /* pairs with pmap_prepare's release */
     if (leaf == NULL)

@@ -44,6 +44,7 @@ struct region {
     uint16_t node;
     uint8_t kind;     /* enum region_kind */
     bool zero;        /* STALE: purged; only the tree could not be told yet */
+    bool small;       /* ZONE: no huge pages here any more; atomic, a hint */
     char *base;
     size_t size;
     struct region_window *window; /* LARGE, STALE: where it lies. REGION lock */
@@ -88,6 +89,10 @@ bool region_grow(struct region *r, size_t new_size);
 /* What: make a block shorter; the tail goes back as region_unmap_large does it. Units: as region_grow; new_size > 0.
  * Locks: none may be held. Fails: false, unchanged: no memory for bookkeeping, or the system refuses (OWN). */
 bool region_shrink(struct region *r, size_t new_size);
+
+/* What: part of a huge page at p, in an area of a zone, is given back, or is going to be: refuse huge pages in that area, or
+ * the system would fill the hole again. thp:auto only. Locks: none may be held. Cost: a look-up; once an area a madvise. */
+void region_punctured(const void *p);
 
 struct region_stats {
     size_t bytes[REGION_KINDS], count[REGION_KINDS];

@@ -9,6 +9,7 @@
 #include "opt.h"
 #include "pmap.h"
 #include "region_impl.h"
+#include "thp.h"
 
 #include <errno.h>
 
@@ -174,6 +175,17 @@ void region_advise(char *p, size_t size)
 {
     if (opt.thp != OPT_THP_AUTO || opt.purge == OPT_PURGE_ON) /* purge:off means no madvise unless it is asked for */
         vm_huge_pages(p, size, opt.thp != OPT_THP_NEVER);
+}
+
+void region_punctured(const void *p)
+{
+    if (opt.thp != OPT_THP_AUTO)
+        return;
+    struct region *r = maple_load(&region_space, (uintptr_t)p);
+    if (r == NULL || r == &region_foreign || r == MAPLE_BUSY || load_acquire(&r->kind) != REGION_ZONE || load_relaxed(&r->small))
+        return;
+    store_relaxed(&r->small, true); /* first: a shim's madvise may come here again */
+    vm_huge_pages(r->base, r->size, false); /* the whole area: a flag on a part splits the mapping */
 }
 
 /* ---- huge windows ---- */
@@ -459,6 +471,8 @@ static bool map_plain(size_t need, size_t extra, unsigned node, struct mapping *
         store_relaxed(&region_state.locked, true);
     if (ok && opt.thp != OPT_THP_AUTO)
         vm_huge_pages(m->p, m->bytes, opt.thp == OPT_THP_ALWAYS); /* the whole mapping: a flag on a part splits it */
+    else if (ok && m->bytes < THP_WINDOW_BYTES)
+        thp_refuse(m->p, m->bytes);
     if (ok && opt.numa != OPT_NUMA_LOCAL)
         numa_place(m->p, m->bytes, opt.numa == OPT_NUMA_BIND ? node : NUMA_NO_HOME); /* likewise */
     region_lock();

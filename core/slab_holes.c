@@ -19,6 +19,7 @@
 #include "limit.h"
 #include "opt.h"
 #include "rank.h"
+#include "region.h"
 #include "slab_impl.h"
 
 #include <errno.h>
@@ -268,8 +269,13 @@ static bool purge_hole(const struct hole *h, bool look)
 static unsigned purge_flight(struct sweep *w)
 {
     unsigned i = 0;
-    for (; i < flight.n && purge_hole(&flight.hole[i], i == 0); i++)
+    for (; i < flight.n; i++) {
+        if (i == 0 || flight.hole[i].slab != flight.hole[i - 1].slab)
+            region_punctured(page_address(flight.hole[i].slab));
+        if (!purge_hole(&flight.hole[i], i == 0))
+            break;
         w->given += (size_t)flight.hole[i].dirty << clean_shift();
+    }
     return i;
 }
 

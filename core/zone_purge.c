@@ -8,6 +8,7 @@
 #include "limit.h"
 #include "opt.h"
 #include "rank.h"
+#include "region.h"
 #include "zone_impl.h"
 
 #include <errno.h>
@@ -161,6 +162,8 @@ static uint32_t pages_within(const struct block *b, const char *a, size_t size)
 static bool purge_range(struct purge *p, char *a, size_t size)
 {
     p->calls++;
+    if ((((uintptr_t)a | size) & (BLOCK_BYTES - 1)) != 0)
+        region_punctured(a);
     bool ok = (opt.madv_free ? vm_purge_lazily(a, size) : vm_purge(a, size)) == 0;
     p->refused += !ok;
     p->row = ok ? 0 : p->row + 1;

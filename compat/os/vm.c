@@ -298,6 +298,16 @@ void vm_huge_pages(void *p, size_t size, bool want)
     advise(p, size, want ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
+void vm_small_pages(void *p, size_t size)
+{
+    static uint32_t advising;
+    uint32_t nobody = 0;
+    if (!cas_acquire(&advising, &nobody, 1)) /* pairs with the release below */
+        return;
+    vm_huge_pages(p, size, false);
+    store_release(&advising, 0);
+}
+
 static size_t limit_of(int what)
 {
     struct rlimit l = {RLIM_INFINITY, RLIM_INFINITY};

@@ -65,6 +65,10 @@ bool vm_is_mapped(const void *p);
 /* What: ask for (or refuse) huge pages on a whole mapping. Fails: silently, it is advice. */
 void vm_huge_pages(void *p, size_t size, bool want);
 
+/* What: ask for no huge pages on a mapping, for one that could come again from inside: a shim's madvise may call malloc, and so
+ * map more. While one thread asks, the others go without. Fails: silently. */
+void vm_small_pages(void *p, size_t size);
+
 /* What: is there a limit on address space (RLIMIT_AS) or on data (RLIMIT_DATA)? As vm_read_limits found it; false before.
  * Context: any time. Cost: a load. */
 bool vm_space_is_limited(void);

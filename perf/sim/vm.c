@@ -110,6 +110,10 @@ void vm_huge_pages(void *p UNUSED, size_t size UNUSED, bool want UNUSED)
 {
 }
 
+void vm_small_pages(void *p UNUSED, size_t size UNUSED)
+{
+}
+
 bool vm_space_is_limited(void)
 {
     return false;

@@ -221,7 +221,7 @@ PROC_TEST(accept, addresses_are_below_2_to_47, "@", NULL, "acc_address")
 PROC_TEST(accept, daemon_of_its_own, "@", NULL, "acc_daemon", proc_count(300000, 1000000))
 
 /* R09: without the kernel's help here; the guest has huge pages always (check-accept-guest). */
-PROC_TEST(accept, given_back_stays_away, "@", NULL, "acc_collapse", "32", "1")
+PROC_TEST(accept, given_back_stays_away, "@", NULL, "acc_collapse", "64", "1", "nh")
 
 /* R17: one cpu's worth of threads costs no more a thread. */
 TEST(accept, threads_on_one_cpu_cost_the_same)
@@ -334,7 +334,7 @@ TEST(accept, few_locks_for_blocks_of_32_kib)
     char *out = output_of("@", conf, NULL, ARGS("acc_ring", "16", proc_count(20000, 1000000), "32768"));
     char *json = proc_slurp(path);
     long long blocks = figure(out, "blocks"), locks = sum_of(json, "locks"), waits = sum_of(json, "waits");
-    if (locks == 0 || locks * 2 > blocks || waits * 100 > blocks)
+    if (locks == 0 || locks * 16 > blocks || waits * 100 > blocks)
         TEST_FAIL("%lld lock holds and %lld waits for %lld blocks", locks, waits, blocks);
     free(json);
     free(out);

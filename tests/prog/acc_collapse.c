@@ -2,7 +2,8 @@
 /*
  * What was given back stays away (R09): acc_collapse [MIB] [SECONDS]. MIB of 64-byte blocks; nine of ten runs of 256
  * neighbours are freed; malloc_trim(0); then nothing happens for SECONDS, in which the kernel may put huge pages where holes
- * are. Prints what is resident after each step.
+ * are. Prints what is resident after each step. With a third argument the mappings in which blocks lie must have refused huge
+ * pages by then (VmFlags: nh), which shows on any system what keeps the holes open on some.
  */
 #include "proc_util.h"
 
@@ -12,6 +13,28 @@ static void wait_seconds(long n)
 {
     while (n > 0)
         n = (long)sleep((unsigned)n);
+}
+
+/* How many of the blocks lie in mappings that may have huge pages. */
+static size_t may_be_huge(unsigned char **block, size_t n)
+{
+    static char line[4096];
+    unsigned long from = 0, to = 0, a, b;
+    size_t found = 0;
+    FILE *f = fopen("/proc/self/smaps", "re");
+    CHECK(f);
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%lx-%lx %*[rwxps-]", &a, &b) == 2) {
+            from = a;
+            to = b;
+        }
+        if (strncmp(line, "VmFlags:", 8) != 0 || strstr(line, " nh"))
+            continue;
+        for (size_t i = 0; i < n; i++)
+            found += block[i] && (uintptr_t)block[i] >= from && (uintptr_t)block[i] < to;
+    }
+    fclose(f);
+    return found;
 }
 
 int main(int argc, char **argv)
@@ -43,6 +66,9 @@ int main(int argc, char **argv)
         FAIL("%ld KiB of %ld resident after the trim, %ld kept", trimmed, full, kept);
     if (later > trimmed + trimmed / 8 + 2048)
         FAIL("%ld KiB resident after the trim, later %ld, %ld kept", trimmed, later, kept);
+    size_t huge = argc > 3 ? may_be_huge(block, n) : 0;
+    if (huge != 0)
+        FAIL("%zu blocks lie where huge pages may come", huge);
     for (size_t i = 0; i < n; i++)
         if (block[i])
             check_mark(block[i], SIZE);

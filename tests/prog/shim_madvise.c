@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A preload that counts the calls of madvise, in all and by advice, and those between the first and the second call of
- * getppid, by which a program can mark a part of itself. Prints one line at exit:
+ * A preload that counts the calls of madvise, in all and by advice, and those that give memory back between the
+ * first and the second call of getppid, by which a program can mark a part of itself. Prints one line at exit:
  *     shim_madvise: all=N dontneed=N free=N between=N
  */
 #define _GNU_SOURCE
@@ -25,7 +25,7 @@ int madvise(void *at, size_t len, int advice)
         count(&dontneed);
     if (advice == MADV_FREE)
         count(&lazy);
-    if (__atomic_load_n(&marks, __ATOMIC_RELAXED) == 1)
+    if ((advice == MADV_DONTNEED || advice == MADV_FREE) && __atomic_load_n(&marks, __ATOMIC_RELAXED) == 1)
         count(&between);
     return (int)syscall(SYS_madvise, at, len, advice);
 }

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -211,6 +212,10 @@ long unit_madvise_fails(long k, bool forever, int answer)
 
 int madvise(void *p, size_t size, int advice)
 {
+    if (advice == MADV_NOHUGEPAGE || advice == MADV_HUGEPAGE) { /* gives nothing back: not what the tests count and refuse */
+        sys_call3(SYS_madvise, (long)p, (long)size, advice);
+        return 0;
+    }
     if (unit_madvise_hook != NULL)
         unit_madvise_hook();
     if (unit_madvise_error != 0) {
