@@ -82,6 +82,11 @@ static uintptr_t word_from(uintptr_t a, uintptr_t step)
     return a + a / STEP * WORD % STEP;
 }
 
+/* The words of a block that are not at its ends. */
+#define FOR_WORDS(a, b, size)                                                                                          \
+    for (uintptr_t a = word_from((uintptr_t)(b) + END, step_for(size)); a + WORD <= (uintptr_t)(b) + (size) - END;      \
+         a = word_from(a + 1, step_for(size)))
+
 static uint64_t word_of(uintptr_t a, uint64_t id)
 {
     return (id * 0x9e3779b97f4a7c15u ^ a * 0xd6e8feb86659fd93u) | 1;
@@ -94,7 +99,7 @@ void fuzz_stamp(void *p, size_t size, uint64_t id)
         unit_stamp(b, size, id);
         return;
     }
-    for (uintptr_t a = word_from((uintptr_t)b + END, step_for(size)); a + WORD <= (uintptr_t)b + size - END; a = word_from(a + 1, step_for(size)))
+    FOR_WORDS(a, b, size)
         *(uint64_t *)a = word_of(a, id);
     unit_stamp(b, END, id);
     unit_stamp(b + size - END, END, id);
@@ -105,7 +110,7 @@ bool fuzz_stamped(const void *p, size_t size, uint64_t id)
     const char *b = p;
     if (size <= WHOLE)
         return unit_stamped(b, size, id);
-    for (uintptr_t a = word_from((uintptr_t)b + END, step_for(size)); a + WORD <= (uintptr_t)b + size - END; a = word_from(a + 1, step_for(size)))
+    FOR_WORDS(a, b, size)
         if (*(uint64_t *)a != word_of(a, id))
             return false;
     return unit_stamped(b, END, id) && unit_stamped(b + size - END, END, id);
@@ -116,7 +121,7 @@ bool fuzz_zero(const void *p, size_t size)
     const char *b = p;
     if (size <= (size_t)64 << 10)
         return unit_is_zero(b, size);
-    for (uintptr_t a = word_from((uintptr_t)b + END, step_for(size)); a + WORD <= (uintptr_t)b + size - END; a = word_from(a + 1, step_for(size)))
+    FOR_WORDS(a, b, size)
         if (*(uint64_t *)a != 0)
             return false;
     return unit_is_zero(b, STEP) && unit_is_zero(b + size - STEP, STEP);

@@ -216,6 +216,26 @@ static void check_all(void)
     region_check();
 }
 
+/* A large block that comes and goes: from the second round on it waits for the next request, which may want zeroes. */
+static void do_again(struct fuzz *f)
+{
+    size_t size = fuzz_chance(f, 16) ? (size_t)65 << 20 : fuzz_between(f, 600 << 10, 3 << 20), rounds = 2 + fuzz_below(f, 5);
+    for (; rounds > 0; rounds--) {
+        bool zero = fuzz_chance(f, 128);
+        char *p = zero ? alloc_zeroed(size) : unit_malloc(size);
+        MUST(p != NULL || may_fail());
+        if (p == NULL)
+            return;
+        MUST(!zero || fuzz_zero(p, size));
+        MUST(!fuzz_overlaps(live, LIVE, p, size));
+        fuzz_stamp(p, size, rounds);
+        MUST(fuzz_stamped(p, size, rounds));
+        unit_free(p);
+        if (fuzz_chance(f, 128))
+            size -= fuzz_below(f, size / 9);
+    }
+}
+
 /* Many of one size, so that sheaves fill and empty. */
 static void do_many(struct fuzz *f)
 {
@@ -375,15 +395,15 @@ static void do_fork_beside(struct fuzz *f)
 
 static void step(struct fuzz *f, unsigned what)
 {
-    struct fuzz_block *b = what >= 14 && what < 30 ? any_live(f) : NULL;
-    if (what >= 14 && what < 30 && b == NULL)
+    struct fuzz_block *b = what >= 14 && what < 29 ? any_live(f) : NULL;
+    if (what >= 14 && what < 29 && b == NULL)
         what = 0;
     switch (what) {
     case 0 ... 13: do_alloc(f); break;
     case 14 ... 22: do_free(f, b); break;
     case 23 ... 26: do_resize(f, b); break;
     case 27 ... 28: do_resize_in_place(f, b); break;
-    case 29: intact(b); break;
+    case 29: do_again(f); break;
     case 30: do_many(f); break;
     case 31: do_impossible(f); break;
     case 32: reclaim_trim(fuzz_below(f, 4) << 20); break;

@@ -140,28 +140,73 @@ static void second_parse(char *text)
 
 /* ---- one input ---- */
 
-/* Words of the table are worth more than bytes: a byte of 128 or more stands for one, a few others for what is at home in
- * numbers. */
+struct text {
+    char *s;
+    size_t n, most;
+};
+
+static void put_many(struct text *t, const char *s, size_t len, size_t times)
+{
+    for (; times > 0 && t->n + len < t->most; times--, t->n += len)
+        memcpy(t->s + t->n, s, len);
+}
+
+static void put_word(struct text *t, const char *s)
+{
+    put_many(t, s, strlen(s), 1);
+}
+
+static const char *const numbers[] = {
+    "18446744073709551615", "18446744073709551616", "17179869183", "17179869184", "18014398509481983", "18014398509481984",
+    "99999999999999999999", "0000000000000000000000001", "4096", "0", "1", "true",
+};
+static const char *const units[] = {"", "", "", "k", "K", "m", "M", "g", "G", "kk", "x", " "};
+
+/* One of the words that a choice has; or all of them. */
+static void put_choice(struct text *t, const char *choices, size_t which)
+{
+    char list[256];
+    snprintf(list, sizeof list, "%s", choices);
+    for (char *rest = list, *word; (word = strsep(&rest, "|")) != NULL;)
+        if (which-- == 0) {
+            put_word(t, word);
+            return;
+        }
+    put_word(t, choices);
+}
+
+/* An option's name and a value: of its kind, mostly. Paths are long: the space for them is to end. */
+static void put_pair(struct fuzz *f, struct text *t)
+{
+    const struct row *r = &rows[fuzz_below(f, ROWS)];
+    unsigned type = fuzz_chance(f, 40) ? (unsigned)fuzz_below(f, 5) : r->type;
+    put_word(t, r->name);
+    put_word(t, ":");
+    if (type == BOOL) {
+        put_choice(t, "true|false|True|1", fuzz_below(f, 5));
+    } else if (type == CHOICE) {
+        put_choice(t, r->choices, fuzz_below(f, 5));
+    } else if (type == PATH) {
+        put_many(t, "p", 1, fuzz_chance(f, 100) ? 1019 + fuzz_below(f, 8) : fuzz_below(f, 600));
+    } else {
+        put_word(t, numbers[fuzz_below(f, sizeof numbers / sizeof *numbers)]);
+        put_word(t, units[fuzz_below(f, sizeof units / sizeof *units)]);
+    }
+    put_word(t, fuzz_chance(f, 250) ? "," : "");
+}
+
+/* A byte below 128 is itself, the others are pairs: words of the table are worth more than bytes. */
 static size_t make_text(struct fuzz *f, char *text, size_t most)
 {
-    static const char *const words[] = {"true", "false", ":", ",", "18446744073709551615", "18446744073709551616", "k", "G",
-                                        "17179869183", "0000000000000000000000001", "4096", "m"};
-    size_t n = 0;
+    struct text t = {text, 0, most};
     while (fuzz_more(f)) {
-        unsigned b = fuzz_byte(f);
-        char one[2] = {(char)b, '\0'};
-        const char *s = b < 128 ? one : b - 128 < ROWS ? rows[b - 128].name : NULL;
-        if (s == NULL && b < 240)
-            s = rows[b % ROWS].choices;
-        if (s == NULL)
-            s = words[b % (sizeof words / sizeof *words)];
-        size_t len = strlen(s);
-        if (n + len + 1 > most)
-            break;
-        memcpy(text + n, s, len);
-        n += len;
+        char b = (char)fuzz_byte(f);
+        if ((unsigned char)b < 128)
+            put_many(&t, &b, 1, 1);
+        else
+            put_pair(f, &t);
     }
-    text[n] = '\0';
+    text[t.n] = '\0';
     return strlen(text);
 }
 

@@ -165,9 +165,8 @@ static void do_shrink(struct fuzz *f, struct pages *h)
         pages_write_all(h); /* a short run now, whose masks nobody has set */
 }
 
-static void do_grow(struct fuzz *f, struct pages *h)
+static void do_grow_by(struct pages *h, size_t more)
 {
-    size_t more = fuzz_chance(f, 128) ? 1 + fuzz_below(f, 4) : fuzz_between(f, 1, 100);
     pages_intact(h);
     bool zeroed = h->pg->zeroed;
     char *after = page_address(h->pg) + h->npages * PAGE_BYTES;
@@ -193,6 +192,25 @@ static void do_grow(struct fuzz *f, struct pages *h)
     pages_write_all(h);
 }
 
+static void do_grow(struct fuzz *f, struct pages *h)
+{
+    do_grow_by(h, fuzz_chance(f, 128) ? 1 + fuzz_below(f, 4) : fuzz_between(f, 1, 100));
+}
+
+/* As realloc does: the tail is given back, and later the run grows into it again, whatever was written there. */
+static void do_regrow(struct fuzz *f, struct pages *h)
+{
+    struct pages *rest = pages_unused();
+    size_t npages = h->npages;
+    do_split(f, h);
+    if (h->npages == npages)
+        return;
+    if (fuzz_chance(f, 200))
+        pages_write(rest, f);
+    do_free(rest);
+    do_grow_by(h, 1 + fuzz_below(f, npages - h->npages));
+}
+
 static void do_purge(struct fuzz *f, bool broken)
 {
     size_t keep = fuzz_below(f, 4) * (PAGE_BYTES * 50 + 1), before = zone_stats(NODE).dirty;
@@ -216,7 +234,8 @@ static void step(struct fuzz *f, bool *broken)
     case 12 ... 16: do_free(h); break;
     case 17 ... 18: do_split(f, h); break;
     case 19 ... 20: do_shrink(f, h); break;
-    case 21 ... 22: do_grow(f, h); break;
+    case 21: do_grow(f, h); break;
+    case 22: do_regrow(f, h); break;
     case 23 ... 25: pages_write(h, f); break;
     case 26: do_free_list(f); break;
     case 27: do_purge(f, *broken); break;
