@@ -4,6 +4,7 @@
 
 #include "bits.h"
 #include "cpu.h"
+#include "fault.h"
 #include "sys.h"
 #include "vm.h"
 
@@ -334,5 +335,7 @@ void numa_place(void *p, size_t size, unsigned node)
     for (unsigned i = 0; i < m->count; i++)
         if ((node == NUMA_NO_HOME || node == i) && m->real[i] < PLACE_IDS)
             mask[m->real[i] / WORD_BITS] |= 1ul << m->real[i] % WORD_BITS;
-    sys_call6(SYS_mbind, (long)p, (long)size, node == NUMA_NO_HOME ? INTERLEAVE : PREFERRED, (long)mask, PLACE_IDS, 0);
+    long answer;
+    if (!fault_hit(FAULT_MBIND, &answer))
+        sys_call6(SYS_mbind, (long)p, (long)size, node == NUMA_NO_HOME ? INTERLEAVE : PREFERRED, (long)mask, PLACE_IDS, 0);
 }

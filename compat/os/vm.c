@@ -4,9 +4,11 @@
 
 #include "atomic.h"
 #include "bits.h"
+#include "fault.h"
 #include "sys.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -30,6 +32,7 @@ static struct vm_failure last_failure; /* racy on purpose: a message, not a deci
 static size_t page_size;               /* 0 until asked for; every thread computes the same value */
 static size_t mapped_bytes;
 EARLY_DATA static bool through_libc, space_is_limited;
+EARLY_DATA static size_t limit_as, limit_data; /* bytes as found at the start, 0: none */
 
 size_t vm_page_size(void)
 {
@@ -99,7 +102,9 @@ static long map_test_pages(size_t size, bool reserve, long ret)
 void *vm_map(size_t size, bool reserve)
 {
     whole_pages(NULL, size);
-    long ret = map(0, size, reserve);
+    long ret;
+    if (!fault_hit(FAULT_MMAP, &ret))
+        ret = map(0, size, reserve);
     if (TEST_PAGE != 0)
         ret = map_test_pages(size, reserve, ret);
     if (is_error(ret))
@@ -129,7 +134,9 @@ int vm_unmap(void *p, size_t size)
 {
     long ret;
     whole_pages(p, size);
-    if (load_relaxed(&through_libc)) {
+    if (fault_hit(FAULT_MUNMAP, &ret)) {
+        /* ret is the answer */
+    } else if (load_relaxed(&through_libc)) {
         int saved = errno;
         ret = munmap(p, size) == 0 ? 0 : -errno;
         errno = saved;
@@ -146,7 +153,10 @@ int vm_unmap(void *p, size_t size)
 
 static int advise(void *p, size_t size, int advice)
 {
+    long answer;
     whole_pages(p, size);
+    if (fault_hit(FAULT_MADVISE, &answer))
+        return (int)answer;
     if (!load_relaxed(&through_libc))
         return (int)sys_call3(SYS_madvise, (long)p, (long)size, advice);
     int saved = errno;
@@ -179,6 +189,9 @@ int vm_purge_lazily(void *p, size_t size)
 static long remap(void *p, size_t old_size, size_t new_size, int flags, void *to)
 {
     whole_pages(p, old_size | new_size | (size_t)to);
+    long answer;
+    if (fault_hit(FAULT_MREMAP, &answer))
+        return answer;
     if (!load_relaxed(&through_libc))
         return sys_call6(SYS_mremap, (long)p, (long)old_size, (long)new_size, flags, (long)to, 0);
     int saved = errno;
@@ -220,6 +233,17 @@ void *vm_remap(void *p, size_t old_size, size_t new_size)
     return (void *)ret;
 }
 
+/* The contents have moved, and must go back, even if the system moves nothing any more. */
+static void move_back(void *p, void *from, size_t size)
+{
+    if (is_error(remap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, p))) {
+        memcpy(p, from, size);
+        vm_unmap(from, size);
+    } else {
+        sub_relaxed(&mapped_bytes, size);
+    }
+}
+
 /* Pages move only to a mapping of their old length; it is made longer afterwards, in the room that was kept for it, or,
  * if somebody has taken that meanwhile, elsewhere. */
 void *vm_move_out(void *p, size_t old_size, size_t new_size, size_t align)
@@ -239,9 +263,7 @@ void *vm_move_out(void *p, size_t old_size, size_t new_size, size_t align)
         if (grown != NULL)
             return grown;
     }
-    /* The contents have moved, and must go back. */
-    remap(to, old_size, old_size, MREMAP_MAYMOVE | MREMAP_FIXED, p);
-    sub_relaxed(&mapped_bytes, old_size);
+    move_back(p, to, old_size);
     return NULL;
 }
 
@@ -281,10 +303,10 @@ void vm_huge_pages(void *p, size_t size, bool want)
     advise(p, size, want ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
-static bool is_limited(int what)
+static size_t limit_of(int what)
 {
     struct rlimit l = {RLIM_INFINITY, RLIM_INFINITY};
-    return sys_call6(SYS_prlimit64, 0, what, 0, (long)&l, 0, 0) == 0 && l.rlim_cur != RLIM_INFINITY;
+    return sys_call6(SYS_prlimit64, 0, what, 0, (long)&l, 0, 0) == 0 && l.rlim_cur != RLIM_INFINITY ? l.rlim_cur : 0;
 }
 
 bool vm_space_is_limited(void)
@@ -294,7 +316,9 @@ bool vm_space_is_limited(void)
 
 void vm_read_limits(void)
 {
-    store_relaxed(&space_is_limited, is_limited(RLIMIT_AS) || is_limited(RLIMIT_DATA));
+    limit_as = limit_of(RLIMIT_AS);
+    limit_data = limit_of(RLIMIT_DATA);
+    store_relaxed(&space_is_limited, limit_as != 0 || limit_data != 0);
 }
 
 void vm_use_libc(void)
@@ -304,7 +328,10 @@ void vm_use_libc(void)
 
 struct vm_failure vm_last_failure(void)
 {
-    return last_failure;
+    struct vm_failure v = last_failure;
+    v.limit_as = limit_as;
+    v.limit_data = limit_data;
+    return v;
 }
 
 size_t vm_mapped_bytes(void)
