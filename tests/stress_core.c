@@ -40,7 +40,7 @@ struct slot {
 } __attribute__((aligned(64)));
 
 static struct slot slots[SLOTS];
-static unsigned long seed = 1, threads_most = 8, ops = 24000, rounds = 1;
+static unsigned long seed = 1, threads_most = 8, ops = 50000, rounds = 1;
 static pthread_barrier_t start;
 
 /* ---- the calls, as preload/malloc.c makes them ---- */

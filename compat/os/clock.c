@@ -8,7 +8,6 @@
 #include <elf.h>
 #include <link.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <time.h>
 
 #if defined(__x86_64__)
@@ -117,7 +116,7 @@ static clock_function *found EARLY_DATA;
 
 COLD static clock_function *find_function(void)
 {
-    const void *vdso = (const void *)getauxval(AT_SYSINFO_EHDR);
+    const void *vdso = (const void *)sys_auxv(AT_SYSINFO_EHDR);
     void *p = vdso != NULL ? clock_image_symbol(vdso, VDSO_CLOCK) : NULL;
     clock_function *f = ask_kernel;
     if (p != NULL)

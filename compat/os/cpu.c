@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <sched.h>
-#include <sys/auxv.h>
 
 /* glibc 2.35 and later; absent elsewhere. `__rseq_size` is 0 where registration was refused or switched off. */
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
@@ -78,7 +77,7 @@ static bool rseq_fills(unsigned end)
 {
     unsigned filled = load_relaxed(&rseq_filled);
     if (UNLIKELY(filled == 0)) {
-        filled = (unsigned)getauxval(AT_RSEQ_FEATURE_SIZE) + 1;
+        filled = (unsigned)sys_auxv(AT_RSEQ_FEATURE_SIZE) + 1;
         store_relaxed(&rseq_filled, filled);
     }
     return filled > end;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "env.h"
 
+#include "sys.h"
+
 #include <string.h>
-#include <sys/auxv.h>
 
 extern char **environ;
 
@@ -10,7 +11,7 @@ const char *env_get(char **env, const char *name)
 {
     if (env == NULL)
         env = environ;
-    if (env == NULL || getauxval(AT_SECURE) != 0)
+    if (env == NULL || sys_auxv(AT_SECURE) != 0)
         return NULL;
     size_t len = strlen(name);
     for (char **e = env; *e != NULL; e++)

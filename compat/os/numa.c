@@ -288,7 +288,7 @@ unsigned numa_here_slow(const struct numa_map *m)
     int node = UNLIKELY(m->made_up) ? -1 : cpu_node_filled();
     if (node >= 0)
         return home_of_node(m, node);
-    int cpu = cpu_filled();
+    int cpu = UNLIKELY(m->made_up) ? (int)cpu_current() : cpu_filled();
     unsigned home = cpu >= 0 ? home_of_cpu(m, (unsigned)cpu) : NUMA_NO_HOME;
     return home != NUMA_NO_HOME ? home : home_of_node(m, cpu_node_ask());
 }

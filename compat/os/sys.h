@@ -8,10 +8,11 @@
 
 #include "cc.h"
 
+#include <errno.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 
 #if !defined(__x86_64__) && !defined(__aarch64__)
-#include <errno.h>
 #include <unistd.h>
 #endif
 
@@ -46,6 +47,16 @@ static inline long sys_call6(long nr, long a, long b, long c, long d, long e, lo
     errno = saved;
     return ret;
 #endif
+}
+
+/* What: a value of the kernel's auxiliary vector, 0 if it gave none: then getauxval alone writes ENOENT into errno (older
+ * kernels tell nothing of rseq, valgrind hides the vDSO). */
+static inline unsigned long sys_auxv(unsigned long type)
+{
+    int saved = errno;
+    unsigned long value = getauxval(type);
+    errno = saved;
+    return value;
 }
 
 static inline long sys_call3(long nr, long a, long b, long c)

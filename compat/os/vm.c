@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -40,7 +39,7 @@ size_t vm_page_size(void)
     size_t size = load_relaxed(&page_size);
     if (UNLIKELY(size == 0)) {
         size_t least = TEST_PAGE;
-        size = getauxval(AT_PAGESZ);
+        size = sys_auxv(AT_PAGESZ);
         if (size == 0)
             size = 4096;
         if (size < least)
@@ -70,27 +69,33 @@ static bool is_error(long ret)
     return ret < 0 && ret > -4096;
 }
 
-/* Result: the address, or -errno. */
-static long map(size_t size, bool reserve)
+/* Result: the address, or -errno. at: where, if there is room; else 0. */
+static long map(size_t at, size_t size, bool reserve)
 {
     long flags = MAP_PRIVATE | MAP_ANONYMOUS | (reserve ? 0 : MAP_NORESERVE);
-    return sys_call6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, flags, -1, 0);
+    return sys_call6(SYS_mmap, (long)at, (long)size, PROT_READ | PROT_WRITE, flags, -1, 0);
 }
 
-/* A mapping of the real kernel's, laid as a kernel with larger pages would. */
+/* A mapping of the real kernel's, laid as a kernel with larger pages would: a little below, where there mostly is room, so
+ * that not even a limit on address space is passed; else cut out of a longer one. */
 static long map_test_pages(size_t size, bool reserve, long ret)
 {
-    size_t slack = vm_page_size() - 1;
-    if (is_error(ret) || ((size_t)ret & slack) == 0)
+    size_t page = vm_page_size();
+    if (is_error(ret) || ((size_t)ret & (page - 1)) == 0)
         return ret;
     sys_call3(SYS_munmap, ret, (long)size, 0);
-    ret = map(size + slack + 1, reserve);
+    ret = map(align_down((size_t)ret, page), size, reserve);
+    if (is_error(ret) || ((size_t)ret & (page - 1)) == 0)
+        return ret;
+    sys_call3(SYS_munmap, ret, (long)size, 0);
+    ret = map(0, size + page, reserve);
     if (is_error(ret))
         return ret;
-    size_t base = align_up((size_t)ret, slack + 1), head = base - (size_t)ret;
+    size_t base = align_up((size_t)ret, page), head = base - (size_t)ret;
     if (head != 0)
         sys_call3(SYS_munmap, ret, (long)head, 0);
-    sys_call3(SYS_munmap, (long)(base + size), (long)(slack + 1 - head), 0);
+    if (head != page)
+        sys_call3(SYS_munmap, (long)(base + size), (long)(page - head), 0);
     return (long)base;
 }
 
@@ -99,7 +104,7 @@ void *vm_map(size_t size, bool reserve)
     whole_pages(NULL, size);
     long ret;
     if (!fault_hit(FAULT_MMAP, &ret))
-        ret = map(size, reserve);
+        ret = map(0, size, reserve);
     if (TEST_PAGE != 0)
         ret = map_test_pages(size, reserve, ret);
     if (is_error(ret))
@@ -274,7 +279,7 @@ static bool is_in(const unsigned char *in, size_t n)
 size_t vm_resident(const void *p, size_t size)
 {
     unsigned char in[RESIDENT_PAGES] = {0};
-    size_t page = vm_page_size(), kernels = TEST_PAGE == 0 ? page : getauxval(AT_PAGESZ), sum = 0;
+    size_t page = vm_page_size(), kernels = TEST_PAGE == 0 ? page : sys_auxv(AT_PAGESZ), sum = 0;
     whole_pages(p, size);
     for (size_t at = 0, part; at < size; at += part) {
         part = size - at < sizeof in * kernels ? size - at : sizeof in * kernels;

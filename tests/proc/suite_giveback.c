@@ -7,6 +7,7 @@
 #include "helpers.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* ---- one run, its figures ---- */
 
@@ -109,11 +110,19 @@ TEST(giveback, spikes_one_after_the_other)
 
 /* ---- a sparse heap, trimmed ---- */
 
+/* Bytes of an os page as the library sees them (tests/gate/pages). */
+static long long os_page(void)
+{
+    const char *told = getenv("SHEAF_TEST_OS_PAGE");
+    return told ? atoll(told) : sysconf(_SC_PAGESIZE);
+}
+
+/* One block in twenty stays, so 20,000 would be the whole heap: each keeps an os page, however large that is. */
 TEST(giveback, sparse_heap_after_trim)
 {
     char *out = run(NULL, NULL, ARGS("gb_frag", "128", "95"));
     MORE_THAN(figure(out, "peak_kib"), 120 << 10);
-    AT_MOST(figure(out, "permille"), 2800);
+    AT_MOST(figure(out, "permille"), os_page() <= 4096 ? 2800 : os_page() <= 16384 ? 8000 : 17000);
     free(out);
 }
 
@@ -236,7 +245,9 @@ static void adds_up(const char *workload)
         said += parts[i].sign * json_number(json, parts[i].name);
     EXPECT_EQ(said, json_number(json, "resident"));
     long long apart = said > resident ? said - resident : resident - said;
-    if (apart * 100 > 3 * resident)
+    /* Only told of larger os pages, the kernel still brings in parts of them. */
+    bool may_say_more = os_page() > sysconf(_SC_PAGESIZE) && said > resident;
+    if (apart * 100 > 3 * resident && !may_say_more)
         TEST_FAIL("%s: the parts are %lld KiB, the kernel has %lld KiB, %.1f %% apart: %.700s", workload, said >> 10,
                   resident >> 10, 100.0 * (double)apart / (double)resident, json);
     free(json);

@@ -3,7 +3,9 @@
 #include "unit.h"
 
 #include "compat/os/cpu.h"
+#include "compat/os/sys.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <sys/auxv.h>
 
@@ -89,4 +91,14 @@ TEST(cpu, shards_are_dense_where_the_kernel_counts_them)
         return;
     for (int i = 0; i < 1000; i++)
         EXPECT(cpu_shard() < cpu_count());
+}
+
+/* Kernels before 6.3 have no AT_RSEQ_FEATURE_SIZE, and the first malloc asks for it. */
+TEST(cpu, what_the_kernel_does_not_tell_leaves_errno_alone)
+{
+    errno = 1234;
+    EXPECT_EQ(sys_auxv(12345), 0);
+    EXPECT_EQ(errno, 1234);
+    EXPECT(sys_auxv(AT_PAGESZ) >= 4096);
+    EXPECT_EQ(errno, 1234);
 }

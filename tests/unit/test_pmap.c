@@ -108,9 +108,12 @@ static void cover_together(unsigned thread)
 static void race(void *arg)
 {
     (void)arg;
-    size_t mapped = pmap_mapped_bytes(), leaf = align_up(sizeof(struct pmap_leaf), vm_page_size());
+    size_t mapped = pmap_mapped_bytes(), leaf = align_up(sizeof(struct pmap_leaf), vm_page_size()), there = 0;
+    for (uintptr_t i = 0; i < LEAVES; i++)
+        there += pmap_leaf(border + (i << PMAP_LEAF_SHIFT)) != NULL; /* an emulator hands out low addresses */
+    MUST(there < LEAVES / 2);
     unit_threads(RACERS, cover_together);
-    MUST(pmap_mapped_bytes() == mapped + LEAVES * leaf);
+    MUST(pmap_mapped_bytes() == mapped + (LEAVES - there) * leaf);
     for (uintptr_t i = 0; i < LEAVES; i++)
         for (unsigned t = 0; t < RACERS; t++)
             MUST(pmap_page((char *)ADDRESS(border) + (i << PMAP_LEAF_SHIFT) + t * PAGE_BYTES)->nfree == t + 1);

@@ -17,6 +17,7 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 /* ---- the model ---- */
 
@@ -592,7 +593,7 @@ static void limit_address_space(size_t room)
     FILE *f = fopen("/proc/self/statm", "r");
     MUST(f != NULL && fgets(line, sizeof line, f) != NULL);
     fclose(f);
-    lim.rlim_cur = lim.rlim_max = (size_t)strtoul(line, NULL, 10) * vm_page_size() + room;
+    lim.rlim_cur = lim.rlim_max = (size_t)strtoul(line, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE) + room;
     MUST(setrlimit(RLIMIT_AS, &lim) == 0);
 }
 

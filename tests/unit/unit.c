@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -181,6 +182,22 @@ void unit_dies_saying(void (*body)(void *), void *arg, const char *prefix)
     expect_abort(&c);
     if (strncmp(c.text, prefix, strlen(prefix)) != 0)
         TEST_FAIL("child said \"%s\", not \"%s...\"", c.text, prefix);
+}
+
+static void pass_a_limit(void *arg)
+{
+    struct rlimit little = {1 << 20, RLIM_INFINITY};
+    (void)arg;
+    MUST(setrlimit(RLIMIT_AS, &little) == 0);
+    long p = sys_call6(SYS_mmap, 0, 4 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    _exit(p > 0 || p < -4095 ? 7 : 0);
+}
+
+bool unit_limits_hold(void)
+{
+    struct unit_child c;
+    unit_child(&c, pass_a_limit, NULL);
+    return c.status == 0;
 }
 
 void unit_fork_handlers(void)

@@ -76,6 +76,9 @@ extern __thread int unit_madvise_error;
  * does nothing. k 0: none. Result: how many calls there were since the last time. */
 long unit_madvise_fails(long k, bool forever, int answer);
 
+/* What: does the system hold a process to its limit on address space? qemu-user does not. */
+bool unit_limits_hold(void);
+
 /* ---- threads ---- */
 
 enum { UNIT_THREADS = 4 };
