@@ -17,7 +17,7 @@ struct trace {
     void (*end)(void);    /* give all back, to the system too */
 };
 
-extern const struct trace trace_region, trace_zone, trace_slab, trace_large, trace_tcache, trace_heap;
+extern const struct trace trace_region, trace_zone, trace_slab, trace_large, trace_grow, trace_tcache, trace_heap;
 
 /* What: how many requests were refused so far; the trace counts them. */
 extern unsigned long trace_refused;

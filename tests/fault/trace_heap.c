@@ -170,7 +170,7 @@ static size_t large_size(uint64_t *seed)
 {
     switch (unit_below(seed, 8)) {
     case 0:
-        return MIB(65) + unit_below(seed, MIB(5));
+        return MIB(65) + unit_below(seed, MIB(60));
     case 1:
         return MIB(2) + unit_below(seed, MIB(6));
     case 2:
@@ -228,6 +228,19 @@ static void large_step(uint64_t *seed)
         one(seed, large_size(seed));
 }
 
+/* Few blocks, so large that each may have a mapping of its own, which is resized again and again. */
+static void grow_step(uint64_t *seed)
+{
+    struct slot *s = &slots[unit_below(seed, 6)];
+    size_t size = MIB(66) + unit_below(seed, MIB(100));
+    if (s->p == NULL)
+        take(s, size, 0, seed);
+    else if (unit_below(seed, 4) == 0)
+        drop(s);
+    else
+        resize(s, size);
+}
+
 static void heap_step(uint64_t *seed)
 {
     if (unit_below(seed, 3) == 0)
@@ -252,5 +265,6 @@ static void end(void)
 }
 
 const struct trace trace_tcache = {"tcache", 300, tcache_step, verify, end};
-const struct trace trace_large = {"large", 80, large_step, verify, end};
+const struct trace trace_large = {"large", 100, large_step, verify, end};
+const struct trace trace_grow = {"grow", 60, grow_step, verify, end};
 const struct trace trace_heap = {"heap", 150, heap_step, verify, end};

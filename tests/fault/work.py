@@ -5,12 +5,12 @@ Prints "ok"."""
 import sys
 import threading
 
-ROUNDS_MOST = 14
+ROUNDS_MOST = 14  # 5 or 6 do
 
 
 def work():
     words = {}
-    for i in range(4000):
+    for i in range(2000):
         words.setdefault("w%d" % (i * 7919 % 1500), []).append(i)
     text = " ".join(sorted(words)) * 20
     big = bytearray(9 << 20)
@@ -20,7 +20,7 @@ def work():
     del big[1 << 20:]
     huge = bytearray(70 << 20)
     huge[-1] = 1
-    parts = [bytes([i % 256]) * (i * 37 % 9000) for i in range(800)]
+    parts = [bytes([i % 256]) * (i * 37 % 9000) for i in range(400)]
     sums = []
     threads = [threading.Thread(target=lambda: sums.append(sum(len(p) for p in parts))) for _ in range(3)]
     for t in threads:

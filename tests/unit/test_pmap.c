@@ -2,10 +2,14 @@
 /* core/pmap.h: tags and descriptors, for any address at all. */
 #include "unit.h"
 
+#include "../fault/fault.h"
+
 #include "compat/os/bits.h"
 #include "compat/os/vm.h"
 #include "core/alloc.h"
 #include "core/pmap.h"
+
+#include <errno.h>
 
 #define ADDRESS(a) ((void *)(uintptr_t)(a))
 
@@ -149,4 +153,21 @@ TEST(pmap, tags_live_as_long_as_their_slab)
     unit_fresh();
     for (size_t i = 0; i < N; i++)
         EXPECT_EQ(pmap_tag(p[i]), 0);
+}
+
+/* The leaf that was set aside serves when no other can be mapped, once. */
+static void cover_without_memory(void *arg)
+{
+    char *far = (char *)((uintptr_t)0x1230 << PMAP_LEAF_SHIFT);
+    (void)arg;
+    MUST(pmap_prepare());
+    fault_set(FAULT_MMAP, 1, true, -ENOMEM);
+    MUST(pmap_page(far) == NULL);
+    MUST(pmap_cover(far, PAGE_BYTES) && pmap_page(far) != NULL);
+    MUST(!pmap_cover(far + ((size_t)1 << PMAP_LEAF_SHIFT), PAGE_BYTES) && !pmap_prepare());
+}
+
+TEST(pmap, a_leaf_set_aside_serves_when_none_can_be_mapped)
+{
+    unit_alone(cover_without_memory, NULL);
 }
