@@ -52,6 +52,7 @@ static void *big_alloc(size_t size, size_t align, bool zero)
 static void small_free(class_t c, void *p, const char *func)
 {
     struct tcache *tc = tcache_self();
+    p = pmap_plain(p);
     if ((pmap_tag(p) ^ tc->node_tag) - 1 != c || !sheaf_push(&tc->top[c], p))
         tcache_free_slow(c, p, func);
 }
@@ -85,7 +86,7 @@ void alloc_free_slow(void *p, const char *func)
     class_t c = tag_class(tag);
     struct page *pg;
     if (LIKELY(tag != 0 && c < SIZE_CLASSES))
-        tcache_free_slow(c, p, func);
+        tcache_free_slow(c, pmap_plain(p), func);
     else if (LIKELY(tag != 0 && (pg = large_page(p)) != NULL))
         large_free(pg);
     else

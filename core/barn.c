@@ -2,6 +2,7 @@
 #include "barn.h"
 
 #include "compat/os/bits.h"
+#include "compat/os/cpu.h"
 #include "compat/os/lock.h"
 #include "compat/os/numa.h"
 #include "dbg.h"
@@ -26,18 +27,38 @@ struct barn {
     size_t get, get_fail, put, put_fail;
 } CACHE_ALIGNED;
 
-static struct barn barns_here[SIZE_CLASSES]; /* node 0's: valid before there are others */
-static struct barn *barns_more;              /* those of the other nodes; constant after barn_nodes */
+static struct barn barns_here[SIZE_CLASSES]; /* node 0's first part: valid before there are others */
+static struct barn *barns_more;              /* the others; constant after barn_nodes, as the next */
+EARLY_DATA static unsigned part_mask;        /* parts of a node, less one */
+
+static struct barn *barn_part(unsigned node, class_t c, unsigned part)
+{
+    size_t row = (size_t)node * (part_mask + 1) + part;
+    return LIKELY(row == 0) ? &barns_here[c] : &barns_more[(row - 1) * SIZE_CLASSES + c];
+}
+
+/* Where the calling thread's cpu leads: cpus with numbers near each other mostly share caches. */
+static unsigned own_part(void)
+{
+    return LIKELY(part_mask == 0) ? 0 : cpu_current() / BARN_CPUS & part_mask;
+}
 
 static struct barn *barn_of(unsigned node, class_t c)
 {
-    return LIKELY(node == 0) ? &barns_here[c] : &barns_more[(size_t)(node - 1) * SIZE_CLASSES + c];
+    return barn_part(node, c, own_part());
 }
 
-bool barn_nodes(unsigned count)
+bool barn_nodes(unsigned count, unsigned cpus)
 {
-    barns_more = nodes_rows(count, SIZE_CLASSES * sizeof *barns_more);
-    return barns_more != NULL;
+    unsigned parts = (unsigned)pow2_up((cpus + count * BARN_CPUS - 1) / (count * BARN_CPUS));
+    if (count * parts == 1)
+        return true;
+    struct barn *rows = nodes_rows(count * parts, SIZE_CLASSES * sizeof *rows);
+    if (rows == NULL)
+        return false;
+    barns_more = rows;
+    part_mask = parts - 1;
+    return true;
 }
 
 uint32_t barn_sheaf_capacity(uint32_t cap, uint32_t most)
@@ -101,13 +122,31 @@ static struct sheaf *pop_empty(struct barn *b, uint32_t cap)
 
 /* ---- full sheaves ---- */
 
+/* Our part, or, if nothing is there, the next one that has something: who takes may run far from who frees. A peek: at
+ * worst the caller refills from slabs instead. Fails: NULL. */
+static struct barn *part_with_full(class_t c, unsigned node)
+{
+    unsigned own = own_part();
+    for (unsigned i = 0; i <= part_mask; i++) {
+        struct barn *b = barn_part(node, c, (own + i) & part_mask);
+        if (load_relaxed(&b->nfull) != 0)
+            return b;
+    }
+    return NULL;
+}
+
+static void note_get_failed(struct barn *b)
+{
+    if (load_relaxed(&b->wish) == WISH_WAS_FULL)
+        store_relaxed(&b->wish, WISH_THEN_EMPTY); /* racy: a hint */
+    owner_add(&b->get_fail, 1); /* racy: a statistic */
+}
+
 struct sheaf *barn_get_full(class_t c, unsigned node, struct sheaf *empty)
 {
-    struct barn *b = barn_of(node, c);
-    if (load_relaxed(&b->nfull) == 0) { /* a peek: at worst the caller refills from slabs instead */
-        if (load_relaxed(&b->wish) == WISH_WAS_FULL)
-            store_relaxed(&b->wish, WISH_THEN_EMPTY); /* racy: a hint */
-        owner_add(&b->get_fail, 1); /* racy: a statistic */
+    struct barn *b = part_with_full(c, node);
+    if (b == NULL) {
+        note_get_failed(barn_of(node, c));
         return NULL;
     }
     lock_acquire(&b->lock, RANK_BARN);
@@ -220,11 +259,11 @@ static struct sheaf *take_all(struct barn *b, struct sheaf **empties)
     return full;
 }
 
-size_t barn_flush(class_t c, unsigned node, const char *func)
+static size_t flush_part(class_t c, unsigned node, unsigned part, const char *func)
 {
     struct sheaf *empties, *next;
     size_t objs = 0;
-    for (struct sheaf *s = take_all(barn_of(node, c), &empties); s != NULL; s = next) {
+    for (struct sheaf *s = take_all(barn_part(node, c, part), &empties); s != NULL; s = next) {
         next = s->next;
         slab_free_bulk(c, node, s->slot + 1, s->n, func);
         objs += s->n;
@@ -237,25 +276,37 @@ size_t barn_flush(class_t c, unsigned node, const char *func)
     return objs;
 }
 
+size_t barn_flush(class_t c, unsigned node, const char *func)
+{
+    size_t objs = 0;
+    for (unsigned part = 0; part <= part_mask; part++)
+        objs += flush_part(c, node, part, func);
+    return objs;
+}
+
 /* ---- looking at it ---- */
+
+static void add_part(struct barn_stats *st, struct barn *b)
+{
+    lock_acquire(&b->lock, RANK_BARN);
+    st->full += b->nfull;
+    st->empty += b->nempty;
+    st->objs += b->objs;
+    st->limit += b->limit * BARN_FULL_MIN;
+    st->get += b->get;
+    st->get_fail += load_relaxed(&b->get_fail);
+    st->put += b->put;
+    st->put_fail += b->put_fail;
+    st->lock_acquired += b->lock.acquired;
+    st->lock_contended += b->lock.contended;
+    lock_release(&b->lock);
+}
 
 struct barn_stats barn_stats(class_t c, unsigned node)
 {
-    struct barn *b = barn_of(node, c);
-    lock_acquire(&b->lock, RANK_BARN);
-    struct barn_stats st = {
-        .full = b->nfull,
-        .empty = b->nempty,
-        .objs = b->objs,
-        .limit = b->limit * BARN_FULL_MIN,
-        .get = b->get,
-        .get_fail = load_relaxed(&b->get_fail),
-        .put = b->put,
-        .put_fail = b->put_fail,
-        .lock_acquired = b->lock.acquired,
-        .lock_contended = b->lock.contended,
-    };
-    lock_release(&b->lock);
+    struct barn_stats st = {0};
+    for (unsigned part = 0; part <= part_mask; part++)
+        add_part(&st, barn_part(node, c, part));
     return st;
 }
 
@@ -268,9 +319,9 @@ static void check_sheaf(const struct sheaf *s, class_t c, unsigned node)
         CHECK_EQ(pmap_tag(s->slot[i]), tag_make(c, node));
 }
 
-void barn_check(class_t c, unsigned node)
+static void check_part(class_t c, unsigned node, unsigned part)
 {
-    struct barn *b = barn_of(node, c);
+    struct barn *b = barn_part(node, c, part);
     size_t full = 0, empty = 0, objs = 0;
     lock_acquire(&b->lock, RANK_BARN);
     for (struct sheaf *s = b->full; s != NULL; s = s->next, full++) {
@@ -288,16 +339,30 @@ void barn_check(class_t c, unsigned node)
     lock_release(&b->lock);
 }
 
+void barn_check(class_t c, unsigned node)
+{
+    for (unsigned part = 0; part <= part_mask; part++)
+        check_part(c, node, part);
+}
+
+static void for_each_lock(void (*what)(struct lock *l))
+{
+    for (unsigned row = 0; row < numa_count() * (part_mask + 1); row++)
+        for (class_t c = 0; c < SIZE_CLASSES; c++)
+            what(&barn_part(row / (part_mask + 1), c, row & part_mask)->lock);
+}
+
+static void hold_one(struct lock *l)
+{
+    lock_fork_hold(l, RANK_BARN);
+}
+
 void barn_fork_hold(void)
 {
-    for (unsigned n = 0; n < numa_count(); n++)
-        for (class_t c = 0; c < SIZE_CLASSES; c++)
-            lock_fork_hold(&barn_of(n, c)->lock, RANK_BARN);
+    for_each_lock(hold_one);
 }
 
 void barn_fork_open(void)
 {
-    for (unsigned n = 0; n < numa_count(); n++)
-        for (class_t c = 0; c < SIZE_CLASSES; c++)
-            lock_fork_open(&barn_of(n, c)->lock);
+    for_each_lock(lock_fork_open);
 }

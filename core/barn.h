@@ -4,11 +4,13 @@
  *
  * A full sheaf has objects (n > 0, not always n == cap: a dead thread's are welcome); an empty one has none. Threads
  * exchange whole sheaves here, so a lock hold moves hundreds of objects.
+ * Where a node has more than BARN_CPUS cpus, its barn has parts, one for so many cpus, each with lock, stacks and limit of its
+ * own. A put goes to the caller's part, a get to the first part that has something, the caller's before others.
  *   INV-BARN-1 nfull, nempty and objs are the sums over the stacks.
  *   INV-BARN-2 every object in a barn of class c and node k belongs to a slab of that class and node.
  * What a barn keeps is limited in sheaves and in bytes. The limit begins small and doubles when a put found the barn full,
  * later a get found it empty, and now a put finds it full again: only then was the limit to blame.
- * Lock: rank BARN, one a barn. Counters are paired: get and get_fail, put and put_fail.
+ * Lock: rank BARN, one a part. Counters are paired: get and get_fail, put and put_fail.
  * Source of the idea: SLUB's node_barn (2025); the growing limit is ours.
  */
 #ifndef CORE_BARN_H
@@ -59,8 +61,9 @@ struct barn_stats barn_stats(class_t c, unsigned node);
 /* What: verify INV-BARN-1 and 2 and the sheaves' own invariants. Tests only. */
 void barn_check(class_t c, unsigned node);
 
-/* What: rows for so many nodes (nodes.h). Context: our constructor, before there are threads. Fails: false, one node. */
-bool barn_nodes(unsigned count);
+/* What: rows for so many nodes (nodes.h), each in parts for BARN_CPUS of its share of the cpus. What is in node 0's first
+ * part stays. Context: our constructor, once and before there are threads. Fails: false, as it was. */
+bool barn_nodes(unsigned count, unsigned cpus);
 
 void barn_fork_hold(void);
 void barn_fork_open(void);

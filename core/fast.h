@@ -43,7 +43,7 @@ HOT_INLINE void free_fast(void *p, void (*slow)(void *))
         slow(p);
         return;
     }
-    top[1] = p;
+    top[1] = pmap_plain(p);
     store_release(&tc->top[c], top + 1);
 }
 
@@ -53,7 +53,7 @@ HOT_INLINE void free_sized_fast(void *p, size_t size, void (*slow)(void *, size_
     struct tcache *tc = tcache_self();
     class_t c = (pmap_tag(p) ^ tc->node_tag) - 1;
     if (UNLIKELY(size > SIZE_SMALL_MAX) || UNLIKELY(c != size_to_class(size)) ||
-        UNLIKELY(!sheaf_push(&tc->top[c], p)))
+        UNLIKELY(!sheaf_push(&tc->top[c], pmap_plain(p))))
         slow(p, size);
 }
 

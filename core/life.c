@@ -2,6 +2,7 @@
 #include "life.h"
 
 #include "barn.h"
+#include "compat/os/cpu.h"
 #include "compat/os/env.h"
 #include "compat/os/fmt.h"
 #include "compat/os/lock.h"
@@ -123,7 +124,7 @@ static void say_hello(void)
 bool life_make_nodes(unsigned count)
 {
     life_start(); /* page lists are made for all cpus, a set a node */
-    return zone_nodes(count) && pcp_nodes(count) && slab_nodes(count) && barn_nodes(count);
+    return zone_nodes(count) && pcp_nodes(count) && slab_nodes(count) && barn_nodes(count, cpu_count());
 }
 
 void life_construct(char **env)
@@ -131,6 +132,8 @@ void life_construct(char **env)
     opt_init(env_get(env, "SHEAF_CONF"));
     if (!opt.off && opt.numa != OPT_NUMA_OFF)
         numa_init(TAG_NODES_MAX, life_make_nodes);
+    if (numa_count() == 1)
+        barn_nodes(1, cpu_count()); /* without memory for parts: one */
     if (opt.off && libc_init())
         tcache_detach(); /* what the loader allocated from us stays ours; nothing new does */
     else if (opt.hardened)

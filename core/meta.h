@@ -2,7 +2,7 @@
 /*
  * Memory for our own bookkeeping. Level 2: over vm, used by everything above.
  *
- * Power-of-two blocks of 64 bytes to 8 KiB from chunks that are never unmapped; a freed block goes to the free list of
+ * Power-of-two blocks of 64 bytes to 16 KiB from chunks that are never unmapped; a freed block goes to the free list of
  * its size. Metadata never lies in or next to the program's memory. The first chunk is part of the library's zeroed
  * data, so a program that does little maps none.
  */
@@ -11,10 +11,10 @@
 
 #include "compat/os/cc.h"
 
-enum { META_MIN_SHIFT = 6, META_MAX_SHIFT = 13 };
+enum { META_MIN_SHIFT = 6, META_MAX_SHIFT = 14 };
 
 /* What: a block of at least size bytes, aligned to its power of two (at most 64 guaranteed). Contents are undefined.
- * Units: bytes, at most 8 KiB. Locks: takes META; may map, so the caller holds no lock. Fails: NULL.
+ * Units: bytes, at most 16 KiB. Locks: takes META; may map, so the caller holds no lock. Fails: NULL.
  * Cost: O(1); now and then one mmap. */
 void *meta_alloc(size_t size);
 

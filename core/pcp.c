@@ -22,11 +22,15 @@ struct shard {
     struct page *newest[RUN_ORDER_MAX + 1], *oldest[RUN_ORDER_MAX + 1];
     size_t count; /* pages */
     size_t clean; /* os pages of theirs that read as zero and cost no memory */
+    size_t level; /* pages in use when the run was level_run pages long; ANY: whatever it was */
+    uint32_t level_run;
     size_t alloc, free, drain, free_high, mark, spike;
     /* Atomic: counted by whoever found the lock taken, or moves pages with the lock dropped. */
     size_t alloc_busy, free_busy;
     size_t refill, refill_fail, refill_holds, refill_pages, drain_holds, drain_pages;
 } CACHE_ALIGNED;
+
+#define ANY SIZE_MAX
 
 enum { STATIC_SHARDS = 16 }; /* more cpus than this cost a mapping of their own */
 
@@ -338,13 +342,35 @@ static bool spiking(const struct shard *s, unsigned node, size_t npages)
     return s->tune.run_pages + npages >= PCP_RUN_AGAIN && zone_spiking(node);
 }
 
+static void look_at_level(struct shard *s, size_t level)
+{
+    s->level = level;
+    s->level_run = s->tune.run_pages;
+}
+
+/* A cpu that only frees what others allocate sees a run without an end. It is a spike's if memory in use has fallen by at
+ * least half of it since the last look: else the run is over. */
+static void believe(struct shard *s, unsigned node, struct pcp_verdict *v)
+{
+    size_t out = zone_in_use(node), now = out > s->count ? out - s->count : 0, run = s->tune.run_pages - s->level_run;
+    bool fallen = s->level == ANY || now + run / 2 <= s->level;
+    if (v->mark && !fallen) {
+        pcp_end_run(&s->tune);
+        v->mark = v->spike = false; /* the drain stays: what is freed here is wanted elsewhere */
+    }
+    look_at_level(s, now);
+}
+
 /* *out: what has to go to the zone once the lock is let go. */
 static struct pcp_verdict free_locked(struct shard *s, const struct runs *r, unsigned order, struct page **out)
 {
-    bool early = spiking(s, r->newest->node, r->pages);
+    unsigned node = r->newest->node;
+    bool early = spiking(s, node, r->pages), begun = s->tune.run_pages >= PCP_RUN_STEP;
     s->free++;
     push(s, r, order);
     struct pcp_verdict v = pcp_count_free(&limits, &s->tune, mode(), (unsigned)s->count, order, early);
+    if (UNLIKELY(v.mark || (!begun && s->tune.run_pages >= PCP_RUN_STEP)))
+        believe(s, node, &v);
     if (UNLIKELY(v.drain > 0))
         *out = drain_locked(s, order, v.drain);
     count_verdict(s, v);
@@ -381,6 +407,7 @@ void pcp_note_free(size_t npages)
     if (!lock_try(&s->lock, RANK_PCP))
         return;
     struct pcp_verdict v = pcp_count_run(&s->tune, npages, spiking(s, node, npages));
+    look_at_level(s, ANY); /* it was no page of the zone's, or came there before */
     struct page *all = v.mark ? empty_locked(s) : NULL;
     count_verdict(s, v);
     lock_release(&s->lock);

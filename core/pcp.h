@@ -12,7 +12,8 @@
  *
  * Frees without an allocation between them are a run (run_pages). When it passes a mark, all that the shard has goes to
  * the zone, which is then told that a spike is over (zone_relax, pure); each mark also empties one other shard whose last
- * operation was a free, as the run may have begun there. pcp_spike_over tells the layers above.
+ * operation was a free, as the run may have begun there. pcp_spike_over tells the layers above. A run in which memory in
+ * use did not fall by half as much is no spike's end: its cpu frees what others go on allocating.
  *
  *   INV-PCP-1 count is the sum of pages on the shard's lists, clean the sum of their clean os pages.
  *   INV-PCP-2 count <= high_max whenever the lock is free: at most 64 pages a shard, and all of them together at most the

@@ -126,6 +126,13 @@ HOT_INLINE uintptr_t pmap_strip(const void *p)
 #endif
 }
 
+/* What: the address as we hand it out: what goes back into a sheaf must not carry the last owner's tag to the next, who
+ * may give it to the kernel (which refuses tags) or keep bits there. */
+HOT_INLINE void *pmap_plain(void *p)
+{
+    return (void *)pmap_strip(p);
+}
+
 /* What: the tag of the page an address lies in; 0 for anything that is not ours. Order: relaxed; whoever got the pointer
  * rightly also got the tag (INV-PMAP-1). Context: any time. Cost: two loads. */
 HOT_INLINE unsigned pmap_tag(const void *p)

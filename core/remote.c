@@ -12,7 +12,7 @@
 
 enum {
     REMOTE_CAP = 123,       /* objects of the first sheaf: an array of 1 KiB */
-    REMOTE_CAP_MOST = 1018, /* 8 KiB: 24 classes and more can each wait for a batch */
+    REMOTE_CAP_MOST = 2042, /* 16 KiB: 24 classes can each wait for as many as one hold of a slab lock moves */
 };
 #define REMOTE_BYTES ((size_t)1 << 20) /* objects that one thread keeps from another node */
 
@@ -22,11 +22,11 @@ static class_t class_of(void *p)
     return c < SIZE_CLASSES ? c : 0; /* freed twice, its slab is gone: the slab layer will say so */
 }
 
-/* Move the objects of one class to the end. Result: where they begin. */
-static uint32_t gather(void **obj, uint32_t n, class_t c)
+/* Move `most` objects of one class, or all of it, to the end. Result: where they begin. */
+static uint32_t gather(void **obj, uint32_t n, class_t c, uint32_t most)
 {
     uint32_t first = n;
-    for (uint32_t i = n; i-- > 0;)
+    for (uint32_t i = n; i-- > 0 && n - first < most;)
         if (class_of(obj[i]) == c) {
             void *p = obj[i];
             obj[i] = obj[--first];
@@ -53,16 +53,28 @@ static uint32_t count_classes(struct sheaf *s, bool by_bytes, uint16_t count[SIZ
     return most;
 }
 
-/* Send the classes home that count for at least half as much as the one that counts for most. Result: bytes sent. */
+/* Where objects are too many, a class that fills three quarters of a hold of its lock need not wait for more. */
+static uint32_t least_weight(uint32_t most, bool by_bytes)
+{
+    return by_bytes ? most / 2 : (most < SLAB_HOLD_OBJS ? most : SLAB_HOLD_OBJS) * 3 / 4;
+}
+
+/* Of so many objects, those that fill whole holds, if there is one. */
+static uint32_t whole_holds(uint32_t n)
+{
+    return n < SLAB_HOLD_OBJS ? n : n - n % SLAB_HOLD_OBJS;
+}
+
+/* Send the classes home that count for most. Result: bytes sent. */
 static size_t send_home(struct sheaf *s, unsigned node, bool by_bytes, const char *func)
 {
     uint16_t count[SIZE_CLASSES] = {0};
-    uint32_t half = count_classes(s, by_bytes, count) / 2;
+    uint32_t least = least_weight(count_classes(s, by_bytes, count), by_bytes);
     size_t bytes = 0;
     for (class_t c = 0; c < SIZE_CLASSES; c++) {
-        if (count[c] == 0 || weight(c, count[c], by_bytes) < half)
+        if (count[c] == 0 || weight(c, count[c], by_bytes) < least)
             continue;
-        uint32_t first = gather(s->slot + 1, s->n, c), n = s->n - first;
+        uint32_t first = gather(s->slot + 1, s->n, c, by_bytes ? UINT32_MAX : whole_holds(count[c])), n = s->n - first;
         s->n = first;
         slab_free_bulk(c, node, s->slot + 1 + first, n, func);
         bytes += n * class_to_size(c);

@@ -4,9 +4,10 @@
  *
  *     node[n].sheaf -> objects of that node, of any class; NULL: none yet
  *
- * A thread's own sheaves hold objects of its home node only. The rest collects here. When the sheaf is full, or has more
- * than REMOTE_BYTES, the classes that have most of it go to their slabs, a lock for each; those with less than half as
- * much wait for more. A thread that keeps coming earns a larger sheaf. A mixed sheaf never enters a barn.
+ * A thread's own sheaves hold objects of its home node only. The rest collects here. When the sheaf is full, the classes
+ * that nearly fill a hold of a slab lock (128 objects), or have the most objects, go to their slabs in whole holds; those
+ * with less than three quarters as many wait for more. When it has more than REMOTE_BYTES, those go that have the most
+ * bytes, down to half as many. A thread that keeps coming earns a larger sheaf. A mixed sheaf never enters a barn.
  *   INV-REMOTE-1 every object in node[n].sheaf has a tag of node n.
  *   INV-REMOTE-2 a sheaf that is being emptied is in no place: who comes in between starts another one.
  *   INV-REMOTE-3 a sheaf holds at most REMOTE_BYTES and one object more.

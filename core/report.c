@@ -269,8 +269,11 @@ static void print_failure(struct fmt *f)
     struct limit_stats l = limit_stats();
     if (l.refusals != 0)
         fmt_add(f, "hard_limit refused %zu requests, the last of %zu bytes\n", l.refusals, l.last_refused);
-    if (v.call != NULL)
-        fmt_add(f, "last system call refused: %s of %zu bytes, errno %d\n", v.call, v.size, v.error);
+    if (v.call == NULL)
+        return;
+    fmt_add(f, "last system call refused: %s of %zu bytes, errno %d\n", v.call, v.size, v.error);
+    if (v.limit_as != 0 || v.limit_data != 0)
+        fmt_add(f, "limits at the start (0: none): address space %zu, data %zu bytes\n", v.limit_as, v.limit_data);
 }
 
 void report_print(int fd)
@@ -364,7 +367,7 @@ void report_json(int fd)
     fmt_add(&f, ",\n  \"classes\": [");
     const char *sep = "";
     for (class_t c = 0; c < SIZE_CLASSES; c++)
-        if (r->classes[c].slabs != 0) {
+        if (r->classes[c].refills != 0) { /* ever used */
             json_class(&f, &r->classes[c], sep);
             sep = ",";
         }

@@ -123,9 +123,16 @@ static void moving_end(struct tcache *tc, uint32_t before)
 static void set_main(struct tcache *tc, class_t c, struct sheaf *s, uint32_t n)
 {
     uint32_t m = moving_begin(tc, c);
-    tc->bin[c].main = s;
+    store_relaxed(&tc->bin[c].main, s);
     store_release(&tc->top[c], s == NULL ? NOTHING_TOP : s->slot + n);
     moving_end(tc, m);
+}
+
+/* Whoever counts from outside must not follow the pointer: the sheaf may be freed by then. So its n stands here too. */
+static void set_spare(struct tcache_bin *b, struct sheaf *s)
+{
+    store_relaxed(&b->spare_n, s == NULL ? 0 : (uint16_t)s->n);
+    store_release(&b->spare, s); /* pairs with the stop that fork is: a child trusts what it finds */
 }
 
 /* Take the main sheaf out of its bin (INV-TCACHE-3); its n is set. */
@@ -142,7 +149,7 @@ static struct sheaf *take_main(struct tcache *tc, class_t c)
 static struct sheaf *take_spare(struct tcache *tc, class_t c)
 {
     struct sheaf *s = tc->bin[c].spare;
-    store_relaxed(&tc->bin[c].spare, NULL);
+    set_spare(&tc->bin[c], NULL);
     return s;
 }
 
@@ -192,7 +199,7 @@ static void install_spare(struct tcache *tc, class_t c, struct sheaf *s, const c
 {
     struct tcache_bin *b = &tc->bin[c];
     if (LIKELY(b->spare == NULL))
-        store_release(&b->spare, s);
+        set_spare(b, s);
     else
         give_away(tc, c, s, func);
 }
@@ -216,12 +223,13 @@ static void spare_to_main(struct tcache *tc, class_t c)
     uint32_t m = moving_begin(tc, c), n = spare->n, half = n - n / 2;
     if (b->dir == DIR_ALLOC || half > main->cap) {
         main->n = 0;
-        b->spare = main;
-        b->main = spare;
+        set_spare(b, main);
+        store_relaxed(&b->main, spare);
         store_release(&tc->top[c], spare->slot + n);
     } else {
         memcpy(main->slot + 1, spare->slot + 1 + (n - half), half * sizeof(void *));
         spare->n = n - half;
+        set_spare(b, spare);
         store_release(&tc->top[c], main->slot + half);
     }
     moving_end(tc, m);
@@ -237,13 +245,14 @@ static void main_to_spare(struct tcache *tc, class_t c)
     uint32_t m = moving_begin(tc, c), n = sheaf_count(main, tc->top[c]);
     if (spare->n == 0 && (b->dir == DIR_FREE || n < 4)) {
         main->n = n;
-        b->spare = main;
-        b->main = spare;
+        set_spare(b, main);
+        store_relaxed(&b->main, spare);
         store_release(&tc->top[c], spare->slot);
     } else {
         uint32_t room = spare->cap - spare->n, part = (n + 1) / 2 < room ? (n + 1) / 2 : room;
         memcpy(spare->slot + 1 + spare->n, main->slot + 1, part * sizeof(void *));
         spare->n += part;
+        set_spare(b, spare);
         memmove(main->slot + 1, main->slot + 1 + part, (n - part) * sizeof(void *));
         store_release(&tc->top[c], main->slot + (n - part));
     }
@@ -718,14 +727,13 @@ bool tcache_adopt(class_t c)
 
 /* ---- looking at it ---- */
 
+/* Two words of one bin, read one after the other, may belong to different sheaves: too large a distance is none. */
 static uint32_t count_from_outside(const struct tcache *tc, class_t c)
 {
-    const struct sheaf *main = load_relaxed(&tc->bin[c].main), *spare = load_relaxed(&tc->bin[c].spare);
-    void *const *top = load_relaxed(&tc->top[c]);
-    size_t n = spare != NULL ? load_relaxed(&spare->n) : 0;
-    if (main != NULL && top >= main->slot && top <= main->slot + main->cap)
-        n += (size_t)(top - main->slot);
-    return (uint32_t)n;
+    const struct sheaf *main = load_relaxed(&tc->bin[c].main);
+    uintptr_t top = (uintptr_t)load_relaxed(&tc->top[c]);
+    size_t in_main = main == NULL ? 0 : (top - (uintptr_t)main->slot) / sizeof(void *);
+    return load_relaxed(&tc->bin[c].spare_n) + (in_main <= sheaf_room(4096) ? (uint32_t)in_main : 0);
 }
 
 static void count_cached(const struct tcache *tc, size_t cached[SIZE_CLASSES])
@@ -776,6 +784,7 @@ void tcache_check(void)
             check_slots(b->main, sheaf_count(b->main, tc->top[c]), tag_make(c, tc->node));
         if (b->spare != NULL)
             check_slots(b->spare, b->spare->n, tag_make(c, tc->node));
+        CHECK_EQ(b->spare_n, b->spare == NULL ? 0 : b->spare->n);
         earned += 2 * class_to_size(c) * b->cap;
     }
     CHECK_EQ(earned, tc->earned);

@@ -26,7 +26,8 @@ enum tcache_state { TCACHE_NONE, TCACHE_LIVE, TCACHE_DEAD };
 enum tcache_dir { DIR_NONE, DIR_ALLOC, DIR_FREE };
 
 struct tcache_bin {
-    struct sheaf *main, *spare; /* owner only; a fork child reads them */
+    struct sheaf *main, *spare; /* owner only, who stores atomically; a fork child reads them, tcache_stats looks at main */
+    uint16_t spare_n;           /* objects in spare, for tcache_stats */
     uint16_t cap;               /* capacity earned: what the next sheaf gets */
     uint8_t ops;                /* operations done one by one before the first sheaf */
     uint8_t visits;             /* barn visits since cap last changed */

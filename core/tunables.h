@@ -31,6 +31,7 @@ enum {
     BARN_FULL_MIN = 10,        /* full sheaves a barn keeps before traffic has shown a need */
     BARN_LIMIT_MAX = 32,       /* times the two minima a barn may come to keep */
     BARN_EMPTY_MAX = 10,       /* empty sheaves a barn keeps */
+    BARN_CPUS = 32,            /* cpus that share a barn: a node with more has several (docs/simulation.md) */
 };
 #define CACHE_BUDGET ((size_t)64 << 20)     /* bytes of objects all threads may park in sheaves, shared evenly */
 #define CACHE_THREAD_MAX ((size_t)8 << 20)  /* one thread's share, at most */

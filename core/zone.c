@@ -703,6 +703,13 @@ bool zone_grow(struct page *pg, size_t npages)
 
 /* ---- looking at it ---- */
 
+size_t zone_in_use(unsigned node)
+{
+    const struct zone *z = zone_of(node);
+    size_t out = load_relaxed(&z->out_pages), flight = load_relaxed(&z->flight_pages);
+    return out > flight ? out - flight : 0;
+}
+
 struct zone_stats zone_stats(unsigned node)
 {
     struct zone *z = zone_of(node);
@@ -792,5 +799,6 @@ void zone_check(unsigned node)
     CHECK_EQ(sum.dirty, z->dirty_pages); /* INV-ZONE-3 */
     CHECK_EQ(sum.lazy, z->lazy_pages);
     CHECK_EQ(sum.clean, z->clean_pages);
+    CHECK(z->flight != NULL || z->parked != NULL || z->flight_pages == 0);
     lock_release(&z->lock);
 }

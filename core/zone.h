@@ -64,6 +64,9 @@ struct page *zone_split(struct page *pg, size_t first_pages);
  * call. Locks: none may be held. Cost: nothing most times, else madvise. */
 void zone_relax(unsigned node, bool run);
 
+/* What: pages that somebody has taken, without those that are being purged. As zone_spiking. */
+size_t zone_in_use(unsigned node);
+
 /* What: has a pure run been purged lately, and not been regretted? Order: relaxed, a hint. Context: any lock may be held. */
 bool zone_spiking(unsigned node);
 

@@ -34,8 +34,9 @@ struct zone {
     struct block *parked; /* likewise, with pages that the system has refused: until the end of a purge of several rounds */
     size_t nparked;
     struct giveback give;
-    size_t dirty_pages; /* also read without the lock, as a hint; so are the next four */
+    size_t dirty_pages; /* also read without the lock, as a hint; so are the next five */
     size_t out_pages;
+    size_t flight_pages;   /* of them: in flight or parked */
     uint32_t spiking;      /* give.spiking, or 0 */
     uint32_t owes;         /* give.owed, or 0 */
     uint16_t node;         /* constant */

@@ -54,6 +54,7 @@ static size_t isolate_block(struct zone *z, struct block *b, size_t want)
     block_attach(z, b);
     owner_add(&z->dirty_pages, -n);
     owner_add(&z->out_pages, n);
+    owner_add(&z->flight_pages, n);
     return n;
 }
 
@@ -92,6 +93,7 @@ static void put_back_block(struct zone *z, struct block *b, uint32_t mask, uint3
     owner_add(&z->dirty_pages, n - ngone);
     *(opt.madv_free ? &z->lazy_pages : &z->clean_pages) += ngone;
     owner_add(&z->out_pages, -n);
+    owner_add(&z->flight_pages, -n);
 }
 
 /* What became of the pages in flight, by the block's place in the list. */
@@ -189,9 +191,9 @@ static void purge_part(struct purge *p, const struct block *b, unsigned place, b
 /* Purge the range in one call. If it is refused, a part of it may be to blame (locked, say): then block by block. */
 static void purge_flush(struct purge *p)
 {
-    char *end = p->a + p->size;
-    if (p->size != 0 && !pass_by(p)) {
+    if (p->size != 0 && !pass_by(p)) { /* with no range, a is NULL */
         struct block *b = p->from;
+        char *end = p->a + p->size;
         bool all = purge_range(p, p->a, p->size), several = block_address(b) + BLOCK_BYTES < end;
         for (unsigned i = p->from_place; b != NULL && block_address(b) < end; b = b->flight_next, i++)
             if (all)

@@ -15,6 +15,8 @@
 #include "core/fast.h"
 
 #include <dlfcn.h>
+#include <link.h>
+#include <string.h>
 
 typedef void *(*new_fn)(size_t);
 typedef void *(*new_nothrow_fn)(size_t, const void *);
@@ -39,12 +41,25 @@ extern void delete_array_aligned_in_force(void *p, size_t align) __asm__("_ZdaPv
         LIKELY((in_force) == hidden);                                                                                  \
     })
 
-/* The next definition behind ours, or the one of a libstdc++ that was loaded later and privately. */
+static int is_libstdcxx(struct dl_phdr_info *info, size_t size, void *path)
+{
+    static const char file[] = "libstdc++.so.6";
+    size_t n = strlen(info->dlpi_name);
+    (void)size;
+    if (n < sizeof file - 1 || strncmp(info->dlpi_name + n - (sizeof file - 1), file, sizeof file) != 0)
+        return 0;
+    *(const char **)path = info->dlpi_name;
+    return 1;
+}
+
+/* The next definition behind ours, or the one of a libstdc++ that was loaded later and privately. That one is opened by
+ * the path it is known by: a bare name would be looked for in files, at every failure in a program that has none. */
 COLD static void *next(const char *name)
 {
     void *f = dlsym(RTLD_NEXT, name);
-    if (f == NULL) {
-        void *lib = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    const char *path = NULL;
+    if (f == NULL && dl_iterate_phdr(is_libstdcxx, &path) != 0) {
+        void *lib = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
         if (lib != NULL)
             f = dlsym(lib, name);
     }

@@ -20,21 +20,41 @@ enum { HUGE_BYTES = 2 << 20 }; /* a huge page of most machines; where it is anot
 #define MREMAP_DONTUNMAP 4
 #endif
 
+/*
+ * Test builds (make check-pages) give a number here: os pages are then as large as that, on a kernel whose own are smaller.
+ * We believe in it, mappings lie as such a kernel would lay them, and whatever is no whole number of such pages traps.
+ */
+#ifndef VM_TEST_PAGE
+#define VM_TEST_PAGE 0
+#endif
+enum { TEST_PAGE = VM_TEST_PAGE };
+
 static struct vm_failure last_failure; /* racy on purpose: a message, not a decision */
 static size_t page_size;               /* 0 until asked for; every thread computes the same value */
 static size_t mapped_bytes;
 EARLY_DATA static bool through_libc, space_is_limited;
+EARLY_DATA static size_t limit_as, limit_data; /* bytes as found at the start, 0: none */
 
 size_t vm_page_size(void)
 {
     size_t size = load_relaxed(&page_size);
     if (UNLIKELY(size == 0)) {
+        size_t least = TEST_PAGE;
         size = getauxval(AT_PAGESZ);
         if (size == 0)
             size = 4096;
+        if (size < least)
+            size = least;
         store_relaxed(&page_size, size);
     }
     return size;
+}
+
+/* What a kernel with such pages would refuse, or round. */
+static void whole_pages(const void *p, size_t size)
+{
+    if (TEST_PAGE != 0 && (((uintptr_t)p | size) & (vm_page_size() - 1)) != 0)
+        __builtin_trap();
 }
 
 static void *fail(const char *call, size_t size, int error)
@@ -45,13 +65,44 @@ static void *fail(const char *call, size_t size, int error)
     return NULL;
 }
 
-void *vm_map(size_t size, bool reserve)
+static bool is_error(long ret)
+{
+    return ret < 0 && ret > -4096;
+}
+
+/* Result: the address, or -errno. */
+static long map(size_t size, bool reserve)
 {
     long flags = MAP_PRIVATE | MAP_ANONYMOUS | (reserve ? 0 : MAP_NORESERVE);
+    return sys_call6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, flags, -1, 0);
+}
+
+/* A mapping of the real kernel's, laid as a kernel with larger pages would. */
+static long map_test_pages(size_t size, bool reserve, long ret)
+{
+    size_t slack = vm_page_size() - 1;
+    if (is_error(ret) || ((size_t)ret & slack) == 0)
+        return ret;
+    sys_call3(SYS_munmap, ret, (long)size, 0);
+    ret = map(size + slack + 1, reserve);
+    if (is_error(ret))
+        return ret;
+    size_t base = align_up((size_t)ret, slack + 1), head = base - (size_t)ret;
+    if (head != 0)
+        sys_call3(SYS_munmap, ret, (long)head, 0);
+    sys_call3(SYS_munmap, (long)(base + size), (long)(slack + 1 - head), 0);
+    return (long)base;
+}
+
+void *vm_map(size_t size, bool reserve)
+{
+    whole_pages(NULL, size);
     long ret;
     if (!fault_hit(FAULT_MMAP, &ret))
-        ret = sys_call6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, flags, -1, 0);
-    if (ret < 0 && ret > -4096)
+        ret = map(size, reserve);
+    if (TEST_PAGE != 0)
+        ret = map_test_pages(size, reserve, ret);
+    if (is_error(ret))
         return fail("mmap", size, (int)-ret);
     add_relaxed(&mapped_bytes, size);
     return (void *)ret;
@@ -77,6 +128,7 @@ void *vm_map_aligned(size_t size, size_t align, bool reserve)
 int vm_unmap(void *p, size_t size)
 {
     long ret;
+    whole_pages(p, size);
     if (fault_hit(FAULT_MUNMAP, &ret)) {
         /* ret is the answer */
     } else if (load_relaxed(&through_libc)) {
@@ -97,6 +149,7 @@ int vm_unmap(void *p, size_t size)
 static int advise(void *p, size_t size, int advice)
 {
     long answer;
+    whole_pages(p, size);
     if (fault_hit(FAULT_MADVISE, &answer))
         return (int)answer;
     if (!load_relaxed(&through_libc))
@@ -130,6 +183,7 @@ int vm_purge_lazily(void *p, size_t size)
 /* Result: the address, or -errno. */
 static long remap(void *p, size_t old_size, size_t new_size, int flags, void *to)
 {
+    whole_pages(p, old_size | new_size | (size_t)to);
     long answer;
     if (fault_hit(FAULT_MREMAP, &answer))
         return answer;
@@ -140,11 +194,6 @@ static long remap(void *p, size_t old_size, size_t new_size, int flags, void *to
     long ret = q == MAP_FAILED ? -errno : (long)q;
     errno = saved;
     return ret;
-}
-
-static bool is_error(long ret)
-{
-    return ret < 0 && ret > -4096;
 }
 
 /* Move to a multiple of align: the place is taken first, and the mapping laid over it. */
@@ -164,13 +213,14 @@ static long remap_aligned(void *p, size_t old_size, size_t new_size, size_t alig
 void *vm_remap(void *p, size_t old_size, size_t new_size)
 {
     bool huge = old_size >= HUGE_BYTES && new_size > old_size && ((uintptr_t)p & (HUGE_BYTES - 1)) == 0;
+    size_t align = huge ? HUGE_BYTES : TEST_PAGE;
     long ret = -ENOMEM;
-    if (huge) {
+    if (align != 0) {
         ret = remap(p, old_size, new_size, 0, NULL);
         if (is_error(ret))
-            ret = remap_aligned(p, old_size, new_size, HUGE_BYTES);
+            ret = remap_aligned(p, old_size, new_size, align);
     }
-    if (is_error(ret))
+    if (is_error(ret) && TEST_PAGE == 0)
         ret = remap(p, old_size, new_size, MREMAP_MAYMOVE, NULL);
     if (is_error(ret))
         return fail("mremap", new_size, (int)-ret);
@@ -212,16 +262,26 @@ void *vm_move_out(void *p, size_t old_size, size_t new_size, size_t align)
     return NULL;
 }
 
+/* Is any of n of the kernel's pages in memory? n is 1 outside of a test. */
+static bool is_in(const unsigned char *in, size_t n)
+{
+    unsigned any = 0;
+    for (size_t i = 0; i < n; i++)
+        any |= in[i];
+    return (any & 1) != 0;
+}
+
 size_t vm_resident(const void *p, size_t size)
 {
     unsigned char in[RESIDENT_PAGES] = {0};
-    size_t page = vm_page_size(), sum = 0;
+    size_t page = vm_page_size(), kernels = TEST_PAGE == 0 ? page : getauxval(AT_PAGESZ), sum = 0;
+    whole_pages(p, size);
     for (size_t at = 0, part; at < size; at += part) {
-        part = size - at < sizeof in * page ? size - at : sizeof in * page;
+        part = size - at < sizeof in * kernels ? size - at : sizeof in * kernels;
         if (sys_call3(SYS_mincore, (long)((const char *)p + at), (long)part, (long)in) != 0)
             return sum;
         for (size_t i = 0; i < part / page; i++)
-            sum += (in[i] & 1) * page;
+            sum += is_in(in + i * (page / kernels), page / kernels) ? page : 0;
     }
     return sum;
 }
@@ -238,10 +298,10 @@ void vm_huge_pages(void *p, size_t size, bool want)
     advise(p, size, want ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
-static bool is_limited(int what)
+static size_t limit_of(int what)
 {
     struct rlimit l = {RLIM_INFINITY, RLIM_INFINITY};
-    return sys_call6(SYS_prlimit64, 0, what, 0, (long)&l, 0, 0) == 0 && l.rlim_cur != RLIM_INFINITY;
+    return sys_call6(SYS_prlimit64, 0, what, 0, (long)&l, 0, 0) == 0 && l.rlim_cur != RLIM_INFINITY ? l.rlim_cur : 0;
 }
 
 bool vm_space_is_limited(void)
@@ -251,7 +311,9 @@ bool vm_space_is_limited(void)
 
 void vm_read_limits(void)
 {
-    store_relaxed(&space_is_limited, is_limited(RLIMIT_AS) || is_limited(RLIMIT_DATA));
+    limit_as = limit_of(RLIMIT_AS);
+    limit_data = limit_of(RLIMIT_DATA);
+    store_relaxed(&space_is_limited, limit_as != 0 || limit_data != 0);
 }
 
 void vm_use_libc(void)
@@ -261,7 +323,10 @@ void vm_use_libc(void)
 
 struct vm_failure vm_last_failure(void)
 {
-    return last_failure;
+    struct vm_failure v = last_failure;
+    v.limit_as = limit_as;
+    v.limit_data = limit_data;
+    return v;
 }
 
 size_t vm_mapped_bytes(void)

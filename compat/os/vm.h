@@ -11,11 +11,13 @@
 
 #include "cc.h"
 
-/* Why the last system call of this process failed, for the "why did my allocation fail" line. */
+/* Why the last system call of this process failed, for the "why did my allocation fail" line; and the limits that the
+ * process began with (0: none). Later ones are not known: asking then would be a call that a filter may forbid. */
 struct vm_failure {
     const char *call;
     size_t size;
     int error;
+    size_t limit_as, limit_data;
 };
 
 /* What: the kernel's page size in bytes, read once. Context: any time, also before init. Cost: a load. */
@@ -73,7 +75,7 @@ void vm_read_limits(void);
 /* What: from now on release memory by libc's munmap, mremap and madvise. Context: our constructor, once. */
 void vm_use_libc(void);
 
-/* What: the last failure, zero-filled when there was none. Not exact under races; for messages only. */
+/* What: the last failure; call is NULL when there was none. Not exact under races; for messages only. */
 struct vm_failure vm_last_failure(void);
 
 /* What: bytes currently mapped through this file. For statistics; relaxed. Context: any time. */

@@ -82,6 +82,7 @@ PROGRAM(api, all_routes_are_one_heap, "api_mix")
 PROGRAM(api, mallopt, "api_mallopt")
 PROGRAM(api, statistics, "api_stats", "full")
 PROGRAM(api, mallocx, "api_mallocx")
+PROGRAM_OR_SKIP(api, tagged_pointers, "api_tagged")
 
 PROGRAM(api_errno, kept, "api_errno")
 PROGRAM_OR_SKIP(api_errno, kept_without_madvise, "api_errno", "madvise")

@@ -64,7 +64,7 @@ static void from_cxx(size_t align, size_t size)
 
 static void page_routes(void)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t page = os_page();
     for (size_t size = 0; size <= 3 * page; size += 61) {
         errno = ERRNO_MARK;
         check("valloc", valloc(opaque(size)), page, size);

@@ -41,6 +41,13 @@
         _exit(77);                                                                                                     \
     } while (0)
 
+/* Bytes of an os page as the library sees them: the page tests (tests/gate/pages) name a larger one than the kernel's. */
+static inline size_t os_page(void)
+{
+    const char *told = getenv("SHEAF_TEST_OS_PAGE");
+    return told ? strtoul(told, NULL, 10) : (size_t)sysconf(_SC_PAGESIZE);
+}
+
 /* A value that no errno has, to see whether a call wrote it. */
 #define ERRNO_MARK 1234
 

@@ -131,7 +131,7 @@ static inline bool route_takes_align(const struct alloc_route *r)
 static inline size_t route_align(const struct alloc_route *r, size_t align)
 {
     if (r->page_aligned)
-        return (size_t)sysconf(_SC_PAGESIZE);
+        return os_page();
     return route_takes_align(r) && align > ROUTE_ALIGN_MIN ? align : ROUTE_ALIGN_MIN;
 }
 

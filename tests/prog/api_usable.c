@@ -105,6 +105,18 @@ static void stable(void)
         free(p[i]);
 }
 
+/* Above some pages a block is pages and no more (R56). */
+static void huge(void)
+{
+    static const size_t sizes[] = {1000000, 5000001, 70000001, 540000000};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        void *p = malloc(sizes[i]);
+        CHECK(p);
+        CHECKF(usable(p, sizes[i]) < sizes[i] + 65536, "%zu bytes for %zu", malloc_usable_size(p), sizes[i]);
+        free(p);
+    }
+}
+
 int main(int argc, char **argv)
 {
     bool large = argc > 1 && strcmp(argv[1], "large") == 0;
@@ -118,5 +130,6 @@ int main(int argc, char **argv)
     for (size_t size = SIZE_TOP; large && size <= (8u << 20); size += size / 5)
         realloc_inside(size);
     stable();
+    huge();
     return 0;
 }

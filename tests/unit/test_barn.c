@@ -352,3 +352,40 @@ TEST(barn, check_notices_a_wrong_sum)
 {
     unit_dies_saying(wrong_sum, NULL, "sheaf: internal error: objs == b->objs");
 }
+
+/* ---- parts: a node with many cpus has a barn for each BARN_CPUS of them. For other cpus' parts: perf/sim ---- */
+
+static void fork_once(void)
+{
+    barn_fork_hold();
+    barn_fork_open();
+}
+
+static void make_parts(void *arg)
+{
+    (void)arg;
+    fresh(C48);
+    struct sheaf *before = filled(C48, CAP, 3);
+    MUST(put(C48, before));
+    MUST(barn_nodes(1, BARN_CPUS)); /* one part: nothing changes */
+    MUST(barn_stats(C48, NODE).full == 1);
+    MUST(barn_nodes(1, 3 * BARN_CPUS + 1));
+    barn_check(C48, NODE);
+    MUST(barn_stats(C48, NODE).objs == 3);
+    MUST(barn_get_full(C48, NODE, NULL) == before); /* whatever cpu we are on */
+    MUST(put(C48, before));
+    struct sheaf *more = filled(C48, CAP, 4);
+    MUST(put(C48, more));
+    fork_once();
+    struct barn_stats s = barn_stats(C48, NODE);
+    MUST(s.full == 2 && s.objs == 7);
+    MUST(barn_flush(C48, NODE, "free") == 7);
+    barn_check(C48, NODE);
+    s = barn_stats(C48, NODE);
+    MUST(s.full == 0 && s.objs == 0 && barn_get_full(C48, NODE, NULL) == NULL);
+}
+
+TEST(barn, parts_keep_what_was_there_and_are_one_to_look_at)
+{
+    unit_alone(make_parts, NULL);
+}

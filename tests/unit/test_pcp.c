@@ -287,6 +287,25 @@ TEST(pcp, an_allocation_ends_the_run)
     end();
 }
 
+/* A consumer's cpu sees nothing but frees, while a producer elsewhere takes as much from the zone. */
+TEST(pcp, frees_of_what_others_allocate_are_no_spike)
+{
+    enum { N = 256 };
+    static struct page *pg[N];
+    begin();
+    take(pg, N, 0);
+    pcp_drain();
+    size_t marks = pcp_stats().mark;
+    for (unsigned i = 0; i < 2000; i++)
+        pcp_free(zone_alloc(NODE, 1, 1), 0, false);
+    EXPECT_EQ(pcp_stats().mark, marks);
+    EXPECT(!pcp_spike_over());
+    give(pg, N, 0); /* now memory in use does fall */
+    EXPECT(pcp_stats().mark > marks);
+    EXPECT(pcp_spike_over());
+    end();
+}
+
 /* Blocks that bypass the lists. */
 TEST(pcp, large_blocks_count_for_the_run)
 {

@@ -118,6 +118,14 @@ static void plain_signals(void)
         signal(fatal[i], SIG_DFL); /* sanitizers and Criterion have their own */
 }
 
+/* qemu-user writes a line of its own when a signal ends the program. */
+static void cut_emulator_line(char *text)
+{
+    char *at = strstr(text, "qemu: uncaught target signal");
+    if (at != NULL)
+        *at = '\0';
+}
+
 void unit_child(struct unit_child *out, void (*body)(void *), void *arg)
 {
     int fds[2];
@@ -136,6 +144,7 @@ void unit_child(struct unit_child *out, void (*body)(void *), void *arg)
     close(fds[1]);
     read_all(fds[0], out->text, sizeof out->text);
     close(fds[0]);
+    cut_emulator_line(out->text);
     while (waitpid(pid, &out->status, 0) < 0)
         MUST(errno == EINTR);
 }
