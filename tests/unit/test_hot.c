@@ -194,6 +194,26 @@ TEST(hot, own_mapping_is_purged_once_a_step_of_the_clock)
     EXPECT_EQ(released[0], 1);
 }
 
+static bool refused(struct page *pg)
+{
+    (void)pg;
+    return false;
+}
+
+TEST(hot, own_mapping_whose_purge_was_refused_is_not_zeroed)
+{
+    begin(0);
+    struct page *a = of(0, 1);
+    mapping[0] = (struct region){.size = 90 << 20};
+    a->region = &mapping[0];
+    a->base = (void *)((uintptr_t)1 << 32);
+    a->purged_ms = clock_coarse_ms() - 1;
+    a->zeroed = true;
+    EXPECT(hot_put_own(a, refused) == NULL);
+    EXPECT(!a->zeroed);
+    end();
+}
+
 TEST(hot, own_mapping_of_another_length_or_alignment_must_go)
 {
     begin(0);
