@@ -55,7 +55,7 @@ static void all_k(const struct program *p, enum fault_call call, bool forever, i
 {
     long k = 1, runs = 0;
     for (; k < K_MOST && run(p, call, k, forever, answer, expected); runs++)
-        k = long_form() && !forever ? k + 1 : 8 * k - 4;
+        k = long_form() && !forever ? k + 1 : 32 * k - 16;
     EXPECT(k < K_MOST || !long_form());
     if (long_form())
         fprintf(stderr, "fault: %s: %s%s says %d: %ld runs\n", p->name, fault_name[call], forever ? " and all after" : "",

@@ -182,7 +182,7 @@ static bool long_form(void)
 
 static long next_k(long k, bool forever)
 {
-    return k == 1 ? 2 : !long_form() ? 4 * k - 2 : forever ? 2 * k : k + 1;
+    return k == 1 ? 2 : !long_form() ? 16 * k - 8 : forever ? 2 * k : k + 1;
 }
 
 /* Result: how many calls were made to fail. */

@@ -266,5 +266,5 @@ static void end(void)
 
 const struct trace trace_tcache = {"tcache", 300, tcache_step, verify, end};
 const struct trace trace_large = {"large", 100, large_step, verify, end};
-const struct trace trace_grow = {"grow", 60, grow_step, verify, end};
+const struct trace trace_grow = {"grow", 30, grow_step, verify, end};
 const struct trace trace_heap = {"heap", 150, heap_step, verify, end};

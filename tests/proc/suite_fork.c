@@ -4,7 +4,7 @@
 #include "helpers.h"
 
 /* R01 */
-PROC_TEST(fork, beside_busy_threads, "@", NULL, "proc_fork_busy", "8", proc_count(300, 10000))
+PROC_TEST(fork, beside_busy_threads, "@", NULL, "proc_fork_busy", "8", proc_count(120, 10000))
 PROC_TEST(fork, beside_busy_threads_hardened, "@", "hardened:true", "proc_fork_busy", "4", proc_count(40, 1000))
 
 /* R02: other libraries' handlers allocate; who registered first differs. */
