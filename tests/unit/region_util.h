@@ -29,12 +29,17 @@ static inline size_t seen_windows(void)
     return region_stats().windows;
 }
 
-/* In a child that begins without the empty windows that other tests of the process have left: a request that cannot be
- * served lets go of them. */
-static inline void region_alone(void (*body)(void *), void *arg)
+/* Let go of the empty windows that other tests of the process have left: a request that cannot be served does that. */
+static inline void drop_empty_windows(void)
 {
     large_drain(false);
     MUST(region_map_window((size_t)1 << 47, NODE) == NULL);
+}
+
+/* In a child that begins without them. */
+static inline void region_alone(void (*body)(void *), void *arg)
+{
+    drop_empty_windows();
     unit_alone(body, arg);
 }
 

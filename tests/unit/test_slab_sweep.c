@@ -238,14 +238,16 @@ TEST(slab_sweep, a_hole_without_objects_holds_its_slab)
 
 /* ---- wrong use meanwhile ---- */
 
+static void *in_hole; /* the first object of a hole, and one that is not */
+
 static void free_in_flight(void)
 {
-    give(objs[1]);
+    give(in_hole);
 }
 
 static void verify_in_flight(void)
 {
-    slab_verify(objs[1], "free");
+    slab_verify(in_hole, "free");
 }
 
 static void sweep_beside(void *arg)
@@ -260,10 +262,12 @@ TEST(slab_sweep, a_double_free_of_an_object_in_flight_says_so)
     char line[256];
     void (*hooks[])(void) = {free_in_flight, verify_in_flight};
     make_holes(1);
-    snprintf(line, sizeof line, "sheaf: free(%p): double free: class 32768, region slab %p, already free", objs[1],
-             (void *)page_address(head(objs[0])));
-    for (int i = 0; i < 2; i++)
-        unit_dies(sweep_beside, &hooks[i], line);
+    for (int i = 0; i < 4; i++) {
+        in_hole = objs[i < 2 ? 4 : 6];
+        snprintf(line, sizeof line, "sheaf: free(%p): double free: class 32768, region slab %p, already free", in_hole,
+                 (void *)page_address(head(objs[0])));
+        unit_dies(sweep_beside, &hooks[i % 2], line);
+    }
     free_all();
 }
 
