@@ -8,6 +8,7 @@
 
 #include "compat/os/vm.h"
 #include "opt.h"
+#include "tunables.h"
 
 /* What: may we say so? purge:off means no madvise unless it is asked for. */
 static inline bool thp_may_refuse(void)
@@ -15,11 +16,12 @@ static inline bool thp_may_refuse(void)
     return opt.thp == OPT_THP_NEVER || opt.purge == OPT_PURGE_ON;
 }
 
-/* What: memory for bookkeeping, as vm_map gives it. */
+/* What: memory for bookkeeping, as vm_map gives it. What is shorter than a huge page needs no word: only beside its like
+ * could it become one. */
 static inline void *thp_map_small(size_t size)
 {
     void *p = vm_map(size, false);
-    if (p != NULL && thp_may_refuse())
+    if (p != NULL && size >= (size_t)1 << BLOCK_SHIFT && thp_may_refuse())
         vm_small_pages(p, size);
     return p;
 }

@@ -83,7 +83,7 @@ enum {
 
 /* ---- regions (region_*.c, large.c) ---- */
 #define WINDOW_BYTES_MIN ((size_t)2 << 20)   /* first window of the zone */
-#define THP_WINDOW_BYTES ((size_t)16 << 20)  /* smaller windows have no huge pages: each may cost 2 MiB for one object */
+#define THP_WINDOW_BYTES ((size_t)8 << 20)  /* smaller windows have no huge pages: each may cost 2 MiB for one object */
 #define WINDOW_BYTES_MAX ((size_t)256 << 20) /* its windows grow with the heap up to this */
 #define LOCKED_LOOK_BYTES ((size_t)12 << 20) /* larger windows are looked at: are they in memory at once (mlockall)? */
 #define HUGE_STEP_BYTES ((size_t)1 << 30)    /* huge windows double what is mapped up to this, then add a quarter */
