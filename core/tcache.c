@@ -61,7 +61,7 @@ static uint32_t cap_most(class_t c)
     /* What a thread holds when it moves to another node it goes on using there, until its first slow call: so half. */
     unsigned part = UNLIKELY(numa_count() > 1) ? 2 : 1;
     size_t size = class_to_size(c), usual = SHEAF_BYTES_USUAL / part / size, most = SHEAF_BYTES_MAX / part / size;
-    size_t n = usual > SHEAF_OBJS_USUAL ? usual : SHEAF_OBJS_USUAL, room = sheaf_room(4096);
+    size_t n = usual > SHEAF_OBJS_USUAL / part ? usual : SHEAF_OBJS_USUAL / part, room = sheaf_room(4096);
     n = n < most ? n : most;
     return (uint32_t)(n < room ? n : room);
 }
