@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The small runner for places where Criterion does not start: TSan builds and qemu-user. Runs every registered test in
- * this process, in order of registration; a name on the command line ("suite" or "suite/name") runs only those.
+ * this process, in order of registration; a name on the command line ("suite" or "suite/name") runs only those; --suites
+ * says the suites' names.
  */
 #include "test.h"
 
@@ -36,9 +37,27 @@ static int wanted(int i, int argc, char **argv)
     return 0;
 }
 
+static int is_first_of_suite(int i)
+{
+    for (int k = 0; k < i; k++)
+        if (strcmp(tests[k].suite, tests[i].suite) == 0)
+            return 0;
+    return 1;
+}
+
+static int say_suites(void)
+{
+    for (int i = 0; i < tests_len; i++)
+        if (is_first_of_suite(i))
+            printf("%s\n", tests[i].suite);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     int ran = 0;
+    if (argc == 2 && strcmp(argv[1], "--suites") == 0)
+        return say_suites();
     for (int i = 0; i < tests_len; i++) {
         if (!wanted(i, argc, argv))
             continue;
