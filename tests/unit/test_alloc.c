@@ -482,8 +482,8 @@ TEST(alloc, trim_keeps_what_it_is_told_to)
     char *p = unit_malloc(6 * MIB);
     memset(p, 1, 6 * MIB);
     unit_free(p);
-    unit_unpin();
     large_drain(false); /* it may wait for the next request */
+    unit_unpin();
     EXPECT(zone_stats(NODE).dirty >= 6 * MIB);
     EXPECT(reclaim_trim(2 * MIB));
     EXPECT_EQ(zone_stats(NODE).dirty, 2 * MIB);
