@@ -471,8 +471,8 @@ static bool map_plain(size_t need, size_t extra, unsigned node, struct mapping *
         store_relaxed(&region_state.locked, true);
     if (ok && opt.thp != OPT_THP_AUTO)
         vm_huge_pages(m->p, m->bytes, opt.thp == OPT_THP_ALWAYS); /* the whole mapping: a flag on a part splits it */
-    else if (ok && m->bytes < THP_WINDOW_BYTES)
-        thp_refuse(m->p, m->bytes);
+    else if (ok && m->bytes < THP_WINDOW_BYTES && thp_may_refuse())
+        vm_small_pages(m->p, m->bytes);
     if (ok && opt.numa != OPT_NUMA_LOCAL)
         numa_place(m->p, m->bytes, opt.numa == OPT_NUMA_BIND ? node : NUMA_NO_HOME); /* likewise */
     region_lock();

@@ -26,11 +26,4 @@ static inline void *thp_map_small(size_t size)
     return p;
 }
 
-/* What: refuse huge pages on a part of the heap, unless all of it shall have some. */
-static inline void thp_refuse(void *p, size_t size)
-{
-    if (opt.thp != OPT_THP_ALWAYS && thp_may_refuse())
-        vm_small_pages(p, size);
-}
-
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The made-up machine: cpus in groups that share a cache, groups in nodes; and what compat/os/numa.c is told of it. */
 #include "sim.h"
+#include "tests/made_up.h"
 
 #include "compat/os/numa.h"
 #include "core/barn.h"
@@ -49,21 +50,6 @@ static long say_allowed(unsigned long *mask, size_t bits)
     return 0;
 }
 
-static long say_policy(void)
-{
-    return 0;
-}
-
-static int say_here(void)
-{
-    return 0;
-}
-
-static bool say_yes(void)
-{
-    return true;
-}
-
 static int say_nodes(void)
 {
     return (int)machine_homes();
@@ -93,12 +79,8 @@ static int say_distance(int a, int b)
     return by_tier[machine_tier(first_cpu_of(a), first_cpu_of(b))];
 }
 
-static void close_nothing(void)
-{
-}
-
-static const struct numa_system made_up = {say_allowed, say_policy,      say_here,     say_yes,      say_nodes,
-                                           say_cpus,    say_node_of_cpu, say_distance, close_nothing};
+static const struct numa_system made_up = {say_allowed, say_no_policy, say_first, say_yes, say_nodes,
+                                           say_cpus, say_node_of_cpu, say_distance, close_nothing};
 
 /* What barn_nodes takes for the number of cpus: --barn-cpus asks for other parts than BARN_CPUS makes. */
 static unsigned cpus_for_barns(unsigned count)

@@ -7,6 +7,7 @@
 #include "fault_check.h"
 #include "trace.h"
 
+#include "tests/made_up.h"
 #include "tests/unit/region_util.h"
 
 #include "compat/os/numa.h"
@@ -111,21 +112,6 @@ static long say_two(unsigned long *mask, size_t bits)
     return 0;
 }
 
-static long say_none(void)
-{
-    return 0;
-}
-
-static int say_zero(void)
-{
-    return 0;
-}
-
-static bool say_yes(void)
-{
-    return true;
-}
-
 static int say_count(void)
 {
     return 2;
@@ -146,11 +132,7 @@ static int say_distance(int a, int b)
     return a == b ? 10 : 20;
 }
 
-static void close_nothing(void)
-{
-}
-
-static const struct numa_system two_nodes = {say_two,  say_none, say_zero,     say_yes,      say_count,
+static const struct numa_system two_nodes = {say_two, say_no_policy, say_first, say_yes, say_count,
                                              say_cpus, say_node, say_distance, close_nothing};
 
 static void run_once(const struct run *r)

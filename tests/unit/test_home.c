@@ -4,6 +4,7 @@
  * changes nodes by changing cpus. Every test runs in a child process: a heap with several nodes stays one.
  */
 #include "unit.h"
+#include "tests/made_up.h"
 
 #include "compat/os/numa.h"
 #include "core/barn.h"
@@ -36,21 +37,6 @@ static long say_allowed(unsigned long *mask, size_t bits)
     return 0;
 }
 
-static long say_policy(void)
-{
-    return 0;
-}
-
-static int say_here(void)
-{
-    return 0;
-}
-
-static bool say_yes(void)
-{
-    return true;
-}
-
 static int say_nodes(void)
 {
     return nodes;
@@ -74,12 +60,8 @@ static int say_distance(int a, int b)
     return a == b ? 10 : 20 + (a > b ? a - b : b - a);
 }
 
-static void close_nothing(void)
-{
-}
-
-static const struct numa_system made_up = {say_allowed, say_policy,      say_here,     say_yes,      say_nodes,
-                                           say_cpus,    say_node_of_cpu, say_distance, close_nothing};
+static const struct numa_system made_up = {say_allowed, say_no_policy, say_first, say_yes, say_nodes,
+                                           say_cpus, say_node_of_cpu, say_distance, close_nothing};
 
 static void go(int node)
 {
